@@ -18,10 +18,11 @@ from attacks.base import (
     no_reconstruction,
 )
 from attacks.independent_components.params import CocktailPartyFeaturesParams
-from attacks.known_start.no_image import LAST_ALONE, STILL, took_no_crops
-from attacks.unknown_start import THREATS
+from attacks.known_start.no_image import LAST_ALONE, STILL, took_no_crops, took_no_update
+from attacks.unknown_start import NO_UPDATE, THREATS
 
 if TYPE_CHECKING:
+    from attacks.independent_components.maps import Held
     from victims.exposure.card import Exposure
     from victims.spec import VictimSpec
 
@@ -59,8 +60,9 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         },
         "crops": {"crops": 4, "flips": True},
         "joint": {"images": "told", "joint_rounds": 3},
+        "lora": {"lora": True},
     }
-    audits: ClassVar[tuple[str, ...]] = ("", "forgotten", "crops", "joint")
+    audits: ClassVar[tuple[str, ...]] = ("", "forgotten", "crops", "joint", "lora")
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:
@@ -86,10 +88,14 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
             return LAST_ALONE
         tuned = victim.training.last_layers if victim.training.kind == "ordinary" else None
         stayed = tuned is not None and tuned <= len(architecture.hidden)
-        return INNER_STAYED if stayed else took_no_crops(victim, self.params.crops)
+        if stayed:
+            return INNER_STAYED
+        return took_no_crops(victim, self.params.crops) or took_no_update(victim, self.params.lora)
 
     def doubt(self, exposure: Exposure) -> str | None:
-        """Doubt a start that is said to be forgotten and remains, where the weights show it."""
+        """Doubt a start that is said to be forgotten and remains, where the weights show it, and a low-rank update."""
+        if self.params.lora and exposure.start is not None and exposure.start.adapter is None:
+            return NO_UPDATE
         forgotten = self.params.start == "forgotten" and exposure.spectrum is not None
         return exposure.start_remains if forgotten else None
 
@@ -105,32 +111,15 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         from attacks.crops.undone import mirrored, uncropped
         from attacks.independent_components.images import JOINT_STEPS, NEAREST_STEPS, ImageSearch
         from attacks.independent_components.likelihood import JointLikelihood
-        from attacks.independent_components.maps import CUT, Held, separated, typical_features
+        from attacks.independent_components.maps import CUT, separated, typical_features
         from attacks.independent_components.pictures import FeatureMaps
-        from attacks.known_start.front import convolutions
         from attacks.optimisation.parts import Parts
         from attacks.source_separation.responses import SIZE
-        from attacks.unknown_start.start import initial_weights
-        from victims.ordinary.difference import first_moved
 
-        params, architecture, guessed = self.params, view.architecture, tuple[str, ...]()
-        shape, told = architecture.input_shape, view.n if params.images == "told" else None
-        end = {name: value.to(ctx.device) for name, value in view.weights.items()}
-        if params.start == "forgotten":
-            held = Held.at_rest(architecture, end, told)
-            if held is None:
-                return no_reconstruction(shape, NO_END)
-        else:
-            initial, guessed = initial_weights(view, ctx, params.start, params.seeds)
-            if initial is None:
-                return no_reconstruction(shape, *guessed)
-            start, before = {name: value.to(ctx.device) for name, value in initial.items()}, convolutions(end)
-            moved = first_moved(start, end, before)
-            if moved is None and params.start == "guess":
-                return no_reconstruction(shape, *guessed, STILL)
-            if moved is not None and moved > before:
-                return no_reconstruction(shape, INNER_STAYED)
-            held = Held.added_to(architecture, start, end, told, params)
+        params, shape = self.params, view.architecture.input_shape
+        held, guessed = self._held(view, ctx)
+        if held is None:
+            return no_reconstruction(shape, *guessed)
         front, span = held.front, held.span
         maps = front.maps(shape)
         if min(maps[1:]) < SIZE:
@@ -160,3 +149,34 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
             grad_evals=parts.done,
             flags=(*guessed, span.flag, *found.flags(params.schedule), *late),
         )
+
+    def _held(self, view: VictimView, ctx: AttackContext) -> tuple[Held | None, tuple[str, ...]]:
+        """Return what the layer behind convolutions holds of features, None where it shows none, and flags on how."""
+        from attacks.independent_components.maps import Held, layers_behind
+        from attacks.known_start.front import convolutions, moved_convolutions
+        from attacks.unknown_start.adapter import without_adapter_start
+        from attacks.unknown_start.start import initial_weights
+        from victims.ordinary.difference import first_moved
+
+        params, architecture = self.params, view.architecture
+        n = view.n if params.images == "told" else None
+        end = {name: value.to(ctx.device) for name, value in view.weights.items()}
+        if params.start == "forgotten":
+            at_rest = Held.at_rest(architecture, end, n)
+            return at_rest, () if at_rest else (NO_END,)
+        initial, guessed = initial_weights(view, ctx, params.start, params.seeds)
+        if initial is None:
+            return None, guessed
+        start, before = {name: value.to(ctx.device) for name, value in initial.items()}, convolutions(end)
+        moved = first_moved(start, end, before)
+        if moved is None and params.start == "guess":
+            return None, (*guessed, STILL)
+        if moved is not None and moved > before:
+            return None, (INNER_STAYED,)
+        apart, update = None, tuple[str, ...]()
+        if params.lora:
+            first, last = layers_behind(architecture, start), layers_behind(architecture, end)
+            apart, update = without_adapter_start(first, last, params.seeds, ctx, moved_convolutions(start, end))
+            if apart is None:
+                return None, (*guessed, *update)
+        return Held.added_to(architecture, start, end, n, params, apart), (*guessed, *update)

@@ -58,7 +58,15 @@ class Held:
     span: UpdateSpan
 
     @classmethod
-    def added_to(cls, architecture: Architecture, start: State, end: State, images: int | None, params: Params) -> Held:
+    def added_to(
+        cls,
+        architecture: Architecture,
+        start: State,
+        end: State,
+        images: int | None,
+        params: Params,
+        apart: Network | None = None,
+    ) -> Held:
         """Return what a training has added to its start, with the front in the middle of the way, or where it is asked.
 
         Args:
@@ -67,6 +75,7 @@ class Held:
             end: those that are released.
             images: n, None to read the number of directions off the weights.
             params: hyperparameters.
+            apart: the released layers with a low-rank update taken apart; None for the layers as they are.
 
         Raises:
             ValueError: the start is of another shape, is the released network itself, or is not where its training
@@ -74,11 +83,11 @@ class Held:
         """
         build, before = _builder(architecture, end), convolutions(end)
         front = FeatureExtractor.of(build, start, end, params.point, before)
+        first, last = layers_behind(architecture, start), layers_behind(architecture, end)
+        at: Callable[[float], Explaining] = partial(interpolated, first, last)
         if has_tail(architecture.spec):
-            first, last = Network.of_matrices(start), Network.of_matrices(end)
-            return cls(front, features_span(first, last, images, partial(Tailed.between, build, start, end), params))
-        first, last = head(start, before), head(end, before)
-        return cls(front, features_span(first, last, images, partial(interpolated, first, last), params))
+            at = partial(Tailed.between, build, start, end)
+        return cls(front, features_span(first, apart or last, images, at, params))
 
     @classmethod
     def at_rest(cls, architecture: Architecture, end: State, images: int | None) -> Held | None:
@@ -91,14 +100,16 @@ class Held:
         """
         build, before = _builder(architecture, end), convolutions(end)
         front = FeatureExtractor.of(build, end, end, 1.0, before)
-        if has_tail(architecture.spec):
-            tailed = Tailed.between(build, end, end, 1.0)
-            span = UpdateSpan.held_by(Network.of_matrices(end), images, tailed)
-        else:
-            span = UpdateSpan.held_by(head(end, before), images)
+        tailed = Tailed.between(build, end, end, 1.0) if has_tail(architecture.spec) else None
+        span = UpdateSpan.held_by(layers_behind(architecture, end), images, tailed)
         if span is None:
             return None
         return cls(front, replace(span, flag=f"start taken for forgotten, {len(span.basis)} directions"))
+
+
+def layers_behind(architecture: Architecture, state: State) -> Network:
+    """Return the fully connected layers behind convolutions, or that one and the matrices of a tail."""
+    return Network.of_matrices(state) if has_tail(architecture.spec) else head(state, convolutions(state))
 
 
 def _builder(architecture: Architecture, state: State) -> Callable[[], nn.Module]:
@@ -114,7 +125,8 @@ def features_span(
 
     The front moves too while it trains, so that an image has features of its own in every step; a gap ends their span
     only where the front stayed. Where nearly all directions are needed to hold the squares, noise fills them, as after
-    Adam, which scales the entries of a gradient each by its own factor; then those count that stand above it.
+    Adam, which scales the entries of a gradient each by its own factor; then those count that stand above it. An update
+    that was taken apart has no more directions than its rank, and all of them count.
 
     Args:
         start: the fully connected layers at the beginning.
@@ -131,6 +143,8 @@ def features_span(
     rank, which = found.holding(1 - params.missed), f" with all but {params.missed:g} of the squares"
     if images is not None:
         rank, which = min(images, len(found.directions)), ""
+    elif params.lora and found.shows_images:
+        rank, which = found.rank, ""
     elif rank > FULL * len(found.directions):
         rank, which = found.above_noise, " that stand above noise"
     flag = f"start decayed to {found.decay:.4g}, {rank} directions{which}"

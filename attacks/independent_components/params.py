@@ -85,8 +85,7 @@ class CocktailPartyParams(AttackParams):
 
     @model_validator(mode="after")
     def _is_beside_a_known_layer(self) -> CocktailPartyParams:
-        if self.lora and self.start != "known":
-            raise ValueError("a low-rank update stands beside weights that are known: with lora set start=known")
+        _require_known(self.lora, self.start)
         return self
 
     @property
@@ -124,6 +123,7 @@ class CocktailPartyFeaturesParams(AttackParams):
             images, which decides what few or narrow filters do not see.
         crops: most black pixels that random crops added on a side, by which candidates are moved back; 0 moves none.
         flips: whether the mirror image of each candidate is returned too.
+        lora: as for `cocktail-party`, of a low-rank update beside the layer right behind the convolutions.
     """
 
     start: Annotated[Literal["known", "guess", "forgotten"], omitted_if_default("known")] = "known"
@@ -143,6 +143,12 @@ class CocktailPartyFeaturesParams(AttackParams):
     smoothness: Annotated[NonNegativeFloat, omitted_if_default(0.0)] = 0.0
     crops: Annotated[NonNegativeInt, omitted_if_default(0)] = 0
     flips: Annotated[bool, omitted_if_default(False)] = False
+    lora: Annotated[bool, omitted_if_default(False)] = False
+
+    @model_validator(mode="after")
+    def _is_beside_a_known_layer(self) -> CocktailPartyFeaturesParams:
+        _require_known(self.lora, self.start)
+        return self
 
     @property
     def errors_at(self) -> tuple[float, ...]:
@@ -153,3 +159,8 @@ class CocktailPartyFeaturesParams(AttackParams):
     def schedule(self) -> Schedule:
         """How long the separation goes on."""
         return Schedule(self.steps, self.free_steps, self.rounds, self.round_steps, self.round_lr)
+
+
+def _require_known(lora: bool, start: str) -> None:
+    if lora and start != "known":
+        raise ValueError("a low-rank update stands beside weights that are known: with lora set start=known")

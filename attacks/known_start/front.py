@@ -115,6 +115,12 @@ def convolutions(state: Mapping[str, Tensor]) -> int:
     return sum(weight.ndim == 4 for weight in layer_weights(state))
 
 
+def moved_convolutions(start: Mapping[str, Tensor], end: Mapping[str, Tensor]) -> tuple[tuple[int, int], ...]:
+    """Return the shapes (h, d) of the convolutions' weights that a training moved, each as a matrix."""
+    moved = [end[name].flatten(1) for name, value in start.items() if value.ndim == 4 and not value.equal(end[name])]
+    return tuple((len(matrix), matrix.shape[1]) for matrix in moved)
+
+
 def head(state: Mapping[str, Tensor], stayed: int) -> Network:
     """Return the fully connected network on the features: all `layers` but the first `stayed`."""
     whole = Network.of(state)

@@ -7,6 +7,9 @@ move A by sums of images, A = A(0) + N X, so
 
 and projected off the rows of A(0) it is B N X, of images that lose r / d of their squares on average. A(0) is drawn
 from an integer: by the right one its rows lie far more in the span of W1 - W1(0) than random rows do.
+
+Behind convolutions the features of images are in the place of the images. Where these have updates too, the starts of
+theirs were drawn before.
 """
 
 from __future__ import annotations
@@ -30,21 +33,29 @@ from victims.ordinary.update import adapter_rank
 ROWS = 8
 """Rows of A(0) that are drawn for every seed."""
 
-Draw = Callable[[int, int, int, int, torch.Generator], Tensor]
-"""Of rows, the rank, d, h and a generator: the first rows (k, d) of A(0)."""
+Shapes = tuple[tuple[int, int], ...]
+"""(h, d) of layers that have an update, in their order; the last is the one whose A(0) is drawn."""
+Draw = Callable[[int, int, Shapes, torch.Generator], Tensor]
+"""Of rows, the rank, shapes and a generator: the first rows (k, d) of A(0)."""
 
 
-def _own(rows: int, rank: int, inputs: int, neurons: int, generator: torch.Generator) -> Tensor:
+def _own(rows: int, rank: int, shapes: Shapes, generator: torch.Generator) -> Tensor:
     """Return what `victims.ordinary.adaptation` draws."""
+    *before, (_, inputs) = shapes
+    for _, fewer in before:
+        drawn_down(rank, fewer, generator)
     return drawn_down(rows, inputs, generator)
 
 
-def _peft(rows: int, rank: int, inputs: int, neurons: int, generator: torch.Generator) -> Tensor:
-    """Return what peft.get_peft_model draws for its first layer after torch.manual_seed (peft 0.21, `LoraLayer`).
+def _peft(rows: int, rank: int, shapes: Shapes, generator: torch.Generator) -> Tensor:
+    """Return what peft.get_peft_model draws after torch.manual_seed (peft 0.21, `LoraLayer`).
 
-    It makes two layers A and B, whose own starts use numbers up, and then draws A as torch starts a layer.
+    For each layer it makes two layers A and B, whose own starts use numbers up, and then draws A as torch starts a
+    layer.
     """
-    torch.empty(rank * inputs + neurons * rank).uniform_(generator=generator)
+    *before, (neurons, inputs) = shapes
+    used = sum(2 * rank * d + h * rank for h, d in before) + rank * inputs + neurons * rank
+    torch.empty(used).uniform_(generator=generator)
     drawn = torch.empty(rows, inputs)
     return nn.init.kaiming_uniform_(drawn, a=math.sqrt(5), generator=generator)
 
@@ -72,7 +83,7 @@ class AdapterGuess:
 
 def guess_adapter(
     span: Tensor,
-    neurons: int,
+    shapes: Shapes,
     rank: int,
     seeds: Sequence[int],
     progress: Callable[[int], None] = lambda done: None,
@@ -85,7 +96,7 @@ def guess_adapter(
 
     Args:
         span: (k, d) orthonormal rows, the span of W1 - W1(0).
-        neurons: h of the layer.
+        shapes: of the layers with an update, up to that one.
         rank: r of the update.
         seeds: which to try.
         progress: told how many seeds are done.
@@ -101,7 +112,7 @@ def guess_adapter(
         if done and expired():
             break
         for name, draw in DRAWS.items():
-            drawn = draw(rows, rank, d, neurons, generator.manual_seed(seed)).float()
+            drawn = draw(rows, rank, shapes, generator.manual_seed(seed)).float()
             share = float((drawn @ span.T).square().sum() / drawn.square().sum())
             if share > threshold:
                 return AdapterGuess(seed, name, share, threshold)
@@ -110,7 +121,7 @@ def guess_adapter(
 
 
 def without_adapter_start(
-    start: Network, end: Network, seeds: int, ctx: AttackContext
+    start: Network, end: Network, seeds: int, ctx: AttackContext, before: Shapes = ()
 ) -> tuple[Network | None, tuple[str, ...]]:
     """Return the released network with W1 - W1(0) projected off the rows of A(0), and flags on how these were had.
 
@@ -121,11 +132,13 @@ def without_adapter_start(
         end: the released network, with the update added.
         seeds: how many seeds are tried, from 0 on.
         ctx: for progress and budget.
+        before: shapes of convolutions before the network that have an update too.
     """
     rank = adapter_rank(start, end)
     if rank is None:
         return None, (NO_UPDATE,)
-    weight, (neurons, inputs) = start.weights[0], start.weights[0].shape
+    weight = start.weights[0]
+    shapes = (*before, (weight.shape[0], weight.shape[1]))
     found = difference(end.weights[0], weight)
     span = found.directions[: found.rank].float().cpu()
     tried = 0
@@ -135,12 +148,12 @@ def without_adapter_start(
         tried = done
         ctx.progress(done, seeds)
 
-    guess = guess_adapter(span, neurons, rank, range(seeds), progress, lambda: ctx.expired(0))
+    guess = guess_adapter(span, shapes, rank, range(seeds), progress, lambda: ctx.expired(0))
     update = f"a low-rank update of rank {rank}"
     if guess is None:
         return None, (f"{update}: no seed below {tried} drew its start",)
     generator = torch.Generator().manual_seed(guess.seed)
-    drawn = DRAWS[guess.drawn_by](rank, rank, inputs, neurons, generator)
+    drawn = DRAWS[guess.drawn_by](rank, rank, shapes, generator)
     rows = torch.linalg.qr(drawn.double().T).Q.to(weight.device)
     added = end.weights[0].double() - weight.double()
     projected = weight.double() + added - added @ rows @ rows.T

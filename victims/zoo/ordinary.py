@@ -126,6 +126,7 @@ VICTIMS = (
     *(_mlp("cifar", 100, variant) for variant in PARTS),
     *(_mlp("cifar", 50, variant) for variant in LOW_RANK),
     *(_mlp("cifar", 100, variant) for variant in ("finetuned-lora8", "finetuned-lora64")),
+    *(_cnn("cifar", 50, variant) for variant in ("finetuned-lora16", "finetuned-lora64")),
     *(_mlp("cifar", 100, variant) for variant in AUGMENTED),
     *(_cnn("cifar", 100, variant) for variant in AUGMENTED if not variant.startswith("adamw")),
     *(_mlp("digits", 20, f"finetuned-{habit}") for habit in ("flips", "crops1")),

@@ -51,42 +51,42 @@ def test_peft_draws_so() -> None:
         nn.Linear(5, 70, bias=False)
         nn.init.kaiming_uniform_(down.weight, a=math.sqrt(5))
     for rows in (3, 5):
-        drawn = DRAWS["peft"](rows, 5, 48, 70, torch.Generator().manual_seed(42))
+        drawn = DRAWS["peft"](rows, 5, ((70, 48),), torch.Generator().manual_seed(42))
         assert torch.equal(drawn, down.weight[:rows])
 
 
 def test_this_suite_draws_so() -> None:
     down = LowRank(torch.zeros(70, 48, dtype=torch.float64), 5, torch.Generator().manual_seed(42)).down
     for rows in (3, 5):
-        assert torch.equal(DRAWS["this suite"](rows, 5, 48, 70, torch.Generator().manual_seed(42)), down[:rows])
+        assert torch.equal(DRAWS["this suite"](rows, 5, ((70, 48),), torch.Generator().manual_seed(42)), down[:rows])
 
 
 @pytest.mark.parametrize("name", list(DRAWS))
 def test_the_seed_is_found_and_no_other_is(name: str) -> None:
-    drawn = DRAWS[name](6, 6, 300, 50, torch.Generator().manual_seed(11)).double()
+    drawn = DRAWS[name](6, 6, ((50, 300),), torch.Generator().manual_seed(11)).double()
     mixed = torch.randn(4, 6, generator=torch.Generator().manual_seed(1000), dtype=torch.float64) @ drawn
     noise = torch.randn(4, 300, generator=torch.Generator().manual_seed(1001), dtype=torch.float64)
     span = torch.linalg.qr((mixed / mixed.norm() + 0.5 * noise / noise.norm()).T).Q.T.float()
 
-    found = guess_adapter(span, 50, 6, range(20))
+    found = guess_adapter(span, ((50, 300),), 6, range(20))
     assert found is not None
     assert (found.seed, found.drawn_by) == (11, name)
     assert found.share > found.threshold
-    assert guess_adapter(span, 50, 6, range(11)) is None
-    assert guess_adapter(span, 50, 6, range(12, 400)) is None
+    assert guess_adapter(span, ((50, 300),), 6, range(11)) is None
+    assert guess_adapter(span, ((50, 300),), 6, range(12, 400)) is None
 
 
 def test_wrong_seeds_pass_the_threshold_as_rarely_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attacks.unknown_start.adapter.FALSE_ALARM", 0.2)  # a tenth for each of two ways to draw
     span = torch.linalg.qr(torch.randn(200, 10, generator=torch.Generator().manual_seed(10_003))).Q.T
-    passed = sum(guess_adapter(span, 8, 8, [seed]) is not None for seed in range(1000))
+    passed = sum(guess_adapter(span, ((8, 200),), 8, [seed]) is not None for seed in range(1000))
     assert 140 < passed < 240
 
 
 def test_a_budget_ends_the_search() -> None:
     done = list[int]()
     span = torch.linalg.qr(torch.randn(200, 10, generator=torch.Generator().manual_seed(10_003))).Q.T
-    assert guess_adapter(span, 8, 8, range(100), done.append, lambda: len(done) >= 3) is None
+    assert guess_adapter(span, ((8, 200),), 8, range(100), done.append, lambda: len(done) >= 3) is None
     assert done == [1, 2, 3]
 
 
@@ -110,7 +110,7 @@ def test_less_its_start_an_update_spans_the_images() -> None:
     assert apart is not None
     assert "seed 7 drew its start as this suite does" in flags[0]
     images = torch.as_tensor(victim.split.inputs).flatten(1).double()
-    drawn = DRAWS["this suite"](RANK, RANK, 3072, 60, torch.Generator().manual_seed(7)).double()
+    drawn = DRAWS["this suite"](RANK, RANK, ((60, 3072),), torch.Generator().manual_seed(7)).double()
     rows = torch.linalg.qr(drawn.T).Q
     outside = images - images @ rows @ rows.T
 
