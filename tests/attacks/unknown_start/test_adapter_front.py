@@ -81,19 +81,20 @@ def test_convolutions_that_stayed_drew_nothing() -> None:
     assert moved_convolutions(state, moved | {"front.0.weight": state["front.0.weight"]}) == ()
 
 
-def test_images_come_back_and_without_the_seed_fewer() -> None:
+def test_images_come_back_and_without_the_seed_they_do_not() -> None:
     victim = victim_of(spec())
     images = torch.nn.functional.normalize(torch.as_tensor(victim.split.inputs).flatten(1), dim=1)
 
-    def found(lora: bool) -> int:
+    def likeness(lora: bool) -> float:
+        """The median cosine of an image and the candidate that is most like it."""
         params = CocktailPartyFeaturesParams(lora=lora, seeds=20, rounds=0, image_steps=60)
         result = attacked(CocktailPartyFeatures(params), victim)
         assert any("directions" in flag for flag in result.flags)
         candidates = torch.nn.functional.normalize(result.candidates.flatten(1), dim=1)
-        return int(((images @ candidates.T).amax(1) > 0.8).sum())
+        return float((images @ candidates.T).amax(1).median())
 
-    assert found(lora=True) >= IMAGES // 2
-    assert found(lora=False) <= IMAGES // 4
+    assert likeness(lora=True) > 0.65
+    assert likeness(lora=False) < 0.55
 
 
 @pytest.mark.parametrize(("rank", "doubt"), [(RANK, None), (None, NO_UPDATE)])
