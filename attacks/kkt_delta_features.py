@@ -61,8 +61,9 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
         return None
 
     def doubt(self, exposure: Exposure) -> str | None:
-        """Doubt a fully connected network whose first layer moved; of a CNN the card shows no start."""
-        return FIRST_MOVED if exposure.start is not None and exposure.start.stayed == 0 else None
+        """Doubt a fully connected network whose first layer moved."""
+        start = exposure.start
+        return FIRST_MOVED if start is not None and not start.behind_front and start.stayed == 0 else None
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
         """Read the span of the features off the weights, search from `restarts` random starts, pool the candidates.

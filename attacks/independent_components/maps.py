@@ -126,7 +126,7 @@ def features_span(
     The front moves too while it trains, so that an image has features of its own in every step; a gap ends their span
     only where the front stayed. Where nearly all directions are needed to hold the squares, noise fills them, as after
     Adam, which scales the entries of a gradient each by its own factor; then those count that stand above it. An update
-    that was taken apart has no more directions than its rank, and all of them count.
+    that was taken apart has no more directions than its rank; where a gap ends them all of them count.
 
     Args:
         start: the fully connected layers at the beginning.
@@ -141,10 +141,9 @@ def features_span(
     found, like = checked_difference(start, end), end.weights[0]
     added = like - found.decay * start.weights[0]
     rank, which = found.holding(1 - params.missed), f" with all but {params.missed:g} of the squares"
-    if images is not None:
-        rank, which = min(images, len(found.directions)), ""
-    elif params.lora and found.shows_images:
-        rank, which = found.rank, ""
+    if images is not None or (params.lora and found.shows_images):
+        most = found.rank if params.lora else len(found.directions)
+        rank, which = min(images or most, most), ""
     elif rank > FULL * len(found.directions):
         rank, which = found.above_noise, " that stand above noise"
     flag = f"start decayed to {found.decay:.4g}, {rank} directions{which}"

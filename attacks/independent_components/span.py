@@ -68,7 +68,7 @@ class UpdateSpan:
         """
         found = checked_difference(start, end)
         shows = found.rank if found.shows_images else found.above_noise
-        rank = min(images or shows, len(found.directions))
+        rank = min(images or shows, found.rank if apart else len(found.directions))
         shown = "" if images or found.shows_images else ", those that stand above noise: n is not shown"
         if not apart and (low := low_rank(start, end, found)):
             shown = f"; {adapted(low)}"

@@ -116,8 +116,12 @@ def convolutions(state: Mapping[str, Tensor]) -> int:
 
 
 def moved_convolutions(start: Mapping[str, Tensor], end: Mapping[str, Tensor]) -> tuple[tuple[int, int], ...]:
-    """Return the shapes (h, d) of the convolutions' weights that a training moved, each as a matrix."""
-    moved = [end[name].flatten(1) for name, value in start.items() if value.ndim == 4 and not value.equal(end[name])]
+    """Return the shapes (h, d) of the convolutions' weights before a head that a training moved, each as a matrix.
+
+    Other weights that a front may have, such as matrices of its own, are left out.
+    """
+    before = [name for name, value in start.items() if value.ndim == 4 and not name.startswith("tail.")]
+    moved = [end[name].flatten(1) for name in before if not start[name].equal(end[name])]
     return tuple((len(matrix), matrix.shape[1]) for matrix in moved)
 
 

@@ -42,8 +42,7 @@ Draw = Callable[[int, int, Shapes, torch.Generator], Tensor]
 def _own(rows: int, rank: int, shapes: Shapes, generator: torch.Generator) -> Tensor:
     """Return what `victims.ordinary.adaptation` draws."""
     *before, (_, inputs) = shapes
-    for _, fewer in before:
-        drawn_down(rank, fewer, generator)
+    torch.empty(sum(rank * d for _, d in before), dtype=torch.float64).uniform_(generator=generator)
     return drawn_down(rows, inputs, generator)
 
 

@@ -16,6 +16,8 @@ from victims.dataset_files import tabular
 
 NEAREST = "nearest-public"
 """The protocol for images that look alike."""
+FEW = 10
+"""Of fewer images chance gets half without their being alike."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def verdict(records: Sequence[RunRecord], picture: Path | None = None, given: Gi
         )
     else:
         sentences.append(f"Chance gets {null} ({controls}), so this run shows nothing.")
-        alike = _nearer(best, given) if _alike(best, null) else ""
+        alike = _nearer(best, given) if _may_be_alike(best, null) else ""
         sentences.append(f"Try next: {alike}{_again(best, given)}.")
     return sentences
 
@@ -132,15 +134,16 @@ def _again(record: RunRecord, given: Given) -> str:
     return f"{_command('run', ['-a', '*', '-v', record.victim, *options])} tries every attack that takes this victim"
 
 
-def _alike(record: RunRecord, null: int) -> bool:
-    """Return whether chance gets half of the images because they look alike, as digits do."""
-    return 2 * null >= record.n and PROTOCOLS[record.protocol].good == "ssim"
+def _may_be_alike(record: RunRecord, null: int) -> bool:
+    """Return whether chance gets half of not too few images, as of digits, and held-out ones are there to compare."""
+    compared = record.n >= FEW and record.null_held_out is not None
+    return compared and 2 * null >= record.n and PROTOCOLS[record.protocol].good == "ssim"
 
 
 def _nearer(record: RunRecord, given: Given) -> str:
     options = [*given.data, *given.plugins, *given.results]
     score = _command("score", ["-v", record.victim, "--protocol", NEAREST, *options])
-    return f"these images look alike, so {score} counts what is nearer than any held-out image; "
+    return f"where images look alike, {score} counts what is nearer than any held-out image; "
 
 
 def _command(verb: str, options: Sequence[str]) -> str:

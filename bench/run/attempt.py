@@ -149,7 +149,8 @@ def perform(
     _require_intact(view, attempt.facts.get(Knowledge.WEIGHTS) or {})
     spent = ctx.stopped or seconds > (attempt.budget.seconds or math.inf)
     flags = ["budget"] if spent else []
-    flags += [lost] if (lost := _not_finite(reconstruction.candidates)) else []
+    if attempt.targets is None and (lost := _not_finite(reconstruction.candidates)):
+        flags.append(lost)
     if checkpoints is not None and checkpoints.trouble:
         flags.append(f"no_checkpoint: {checkpoints.trouble}")
     if device.type == "cpu" and own > LONG and (how := _overlapped(own, share, queued, queued_since)):

@@ -40,6 +40,9 @@ class Start(FrozenModel):
         default=None,
         description="The rank of low-rank updates beside hidden layers, whose biases stayed; null without.",
     )
+    behind_front: bool = Field(
+        default=False, description="Whether convolutions, or anything else, stand before the first of these layers."
+    )
 
     @property
     def wrong(self) -> bool:
@@ -92,7 +95,8 @@ class Exposure(FrozenModel):
         "it is the last layer, or no gap ends them. Fewer than images where its start hides them.",
     )
     start: Start | None = Field(
-        description="What the start shows; null where the layers are not known, or it is neither given nor guessed."
+        description="What the start shows; null where it is neither given nor guessed, or no fully connected layer "
+        "behind the input or a front is known."
     )
     seed: Seed | None = Field(description="The guess of the seed; null where the first layer is not fully connected.")
     residual: list[float | None] = Field(

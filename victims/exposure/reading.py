@@ -45,8 +45,8 @@ def exposure(victim: Victim, seeds: int | None = None) -> Exposure:
     """
     spec, model = victim.spec.architecture, victim.model
     read, start = None, None
-    if isinstance(model, FrontNetwork) and victim.start is not None and victim.spec.tells_start:
-        start = _start("given", victim.start, model.state_dict())
+    if isinstance(model, FrontNetwork):
+        start = _given(victim)
     if isinstance(model, (ReLUNetwork, TailNetwork)):
         read = _read(spec, model, victim, SEEDS if seeds is None else seeds)
     return Exposure(
@@ -79,8 +79,9 @@ def _read(spec: NetworkSpec, model: nn.Module, victim: Victim, seeds: int) -> _R
     shown = spectrum(connected[0], scale)
     second = spectrum(connected[1]) if len(connected) > 2 and not tailed else None
     activations = second.rank if second is not None and second.gap else None
+    given = _given(victim)
     if spec.kind not in DENSE_FIRST:
-        return _Read(imbalance, shown, activations, None, None)
+        return _Read(imbalance, shown, activations, given, None)
     first = network.weights[0]
     guess = guess_seed(first.numpy(), range(seeds))
     seed = Seed(
@@ -90,8 +91,8 @@ def _read(spec: NetworkSpec, model: nn.Module, victim: Victim, seeds: int) -> _R
         threshold=guess.threshold,
         tried=seeds,
     )
-    if victim.start is not None and victim.spec.tells_start:
-        return _Read(imbalance, shown, activations, _start("given", victim.start, model.state_dict()), seed)
+    if given is not None:
+        return _Read(imbalance, shown, activations, given, seed)
     if not guess.found:
         return _Read(imbalance, shown, activations, None, seed)
     drawn = None
@@ -99,6 +100,13 @@ def _read(spec: NetworkSpec, model: nn.Module, victim: Victim, seeds: int) -> _R
         drawn = drawn_start(spec, victim.input_shape, guess.seed, model.state_dict())
     start = None if drawn is None else _start("seed", drawn, model.state_dict())
     return _Read(imbalance, shown, activations, start, seed)
+
+
+def _given(victim: Victim) -> Start | None:
+    """Return what a start that attackers can be told shows, None without one."""
+    if victim.start is None or not victim.spec.tells_start:
+        return None
+    return _start("given", victim.start, victim.model.state_dict())
 
 
 def balance(network: Network) -> list[float]:
@@ -145,21 +153,27 @@ def spectrum(weight: Tensor, scale: float | None = None) -> Spectrum:
 
 
 def _start(known_by: Literal["given", "seed"], start: dict[str, Tensor], end: dict[str, Tensor]) -> Start:
-    """Return what a start shows; both are states of a network whose first layer is fully connected, or behind a front.
+    """Return what a start shows; both are states of a network whose first fully connected layer is known.
 
     Behind a front that moved, an image's features are others at each step, so that no rank shows n.
     """
-    read = Network.of_matrices if any(name.startswith("tail.") for name in end) else Network.of
-    network, first = read(end), first_moved(start, end)
-    moved = 0 if first is None else first
+    tailed = any(name.startswith("tail.") for name in end)
+    begun, ended = (Network.of_matrices(state) if tailed else Network.of(state) for state in (start, end))
+    before = ended.convolutions
+    front = [name for name in end if name.startswith("front.")]
+    front += [name for name in end if name.startswith(tuple(f"layers.{layer}." for layer in range(before)))]
+    first = first_moved(start, end, before)
+    moved = before if first is None else first
+    begun, ended = begun.after_convolutions(), ended.after_convolutions()
     found = difference(end[f"layers.{moved}.weight"], start[f"layers.{moved}.weight"])
-    stayed = all(torch.equal(value, end[name]) for name, value in start.items() if name.startswith("front."))
+    stayed = all(torch.equal(start[name], end[name]) for name in front)
     return Start(
         known_by=known_by,
         decay=found.decay,
         movement=movement(start, end),
         cosine=min(1.0, max(-1.0, found.cosine)),
-        images=images_in(read(start), network, moved, found) if stayed else None,
-        stayed=len(network.weights) if first is None else first,
-        adapter=None if first is None else adapter_rank(read(start), network),
+        images=images_in(begun, ended, moved - before, found) if stayed else None,
+        stayed=len(ended.weights) if first is None else first - before,
+        adapter=None if first is None else adapter_rank(begun, ended),
+        behind_front=bool(front),
     )

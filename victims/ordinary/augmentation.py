@@ -148,7 +148,7 @@ def jittered(pixels: Tensor, brightness: Tensor, contrast: Tensor, saturation: T
     """Return pixels (b, C, H, W) in [0, 1] of another brightness, then contrast, then saturation.
 
     Args:
-        pixels: in [0, 1]; of one channel or of red, green and blue.
+        pixels: in [0, 1]; of red, green and blue, or of channels that count alike.
         brightness: (b, 1, 1, 1) factors, 1 for no change.
         contrast: likewise.
         saturation: likewise.
@@ -162,8 +162,8 @@ def jittered(pixels: Tensor, brightness: Tensor, contrast: Tensor, saturation: T
 
 def _grey(pixels: Tensor) -> Tensor:
     """Return the brightness (b, 1, H, W) of pixels (b, C, H, W)."""
-    if pixels.shape[1] == 1:
-        return pixels
+    if pixels.shape[1] != len(GREY):
+        return pixels.mean(1, keepdim=True)
     red, green, blue = (share * channel for share, channel in zip(GREY, pixels.unbind(1), strict=True))
     return (red + green + blue)[:, None]
 

@@ -99,6 +99,10 @@ class Ordinary(Recipe):
             raise ValueError("private training is that of all layers: set neither last_layers nor lora_rank")
         if self.snapshots and self.average is not None:
             raise ValueError("snapshots are of the weights and not of their average: set snapshots or average")
+        if self.lora_rank is not None and self.average is not None:
+            raise ValueError("of a low-rank update two factors are trained, not the weights: set lora_rank or average")
+        if self.mixed_precision and self.dtype == "float64":
+            raise ValueError("torch.autocast takes products of float32 alone: set mixed_precision or dtype=float64")
         as_it_is = self.augmentation == Augmentation() and not (self.dropout or self.label_smoothing)
         if self.privacy is not None and (self.mixed_precision or not as_it_is):
             habits = "augmentation and dropout, label_smoothing and mixed_precision"

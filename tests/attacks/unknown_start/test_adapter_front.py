@@ -7,17 +7,19 @@ from typing import Any
 
 import pytest
 import torch
-from attacking import attacked, context, sgd_network, victim_of
+from attacking import CPU, attacked, context, sgd_network, victim_of
 from torch import nn
 
 from attacks.cocktail_party_features import CocktailPartyFeatures
-from attacks.independent_components.maps import layers_behind
+from attacks.independent_components.maps import Held, layers_behind
 from attacks.independent_components.params import CocktailPartyFeaturesParams
 from attacks.knowledge import Architecture
 from attacks.known_start.front import moved_convolutions
 from attacks.unknown_start import NO_UPDATE
 from attacks.unknown_start.adapter import DRAWS, without_adapter_start
+from bench.run.disclosure import view_of
 from victims.base import Victim
+from victims.equations.network import Network
 from victims.exposure.reading import exposure
 from victims.ordinary.adaptation import LowRank
 from victims.spec import CNNSpec, VictimSpec
@@ -74,11 +76,29 @@ def test_the_seed_is_found_behind_convolutions_that_have_updates_too() -> None:
     assert apart(victim, ()) == (f"a low-rank update of rank {RANK}: no seed below 20 drew its start",)
 
 
+def test_the_network_explains_errors_as_it_was_and_no_more_directions_are_searched_than_its_rank() -> None:
+    victim = victim_of(spec())
+    assert victim.start is not None
+    attack, end = CocktailPartyFeatures(CocktailPartyFeaturesParams()), victim.model.state_dict()
+    architecture = view_of(victim, attack.knowledge, CPU).architecture
+    first, last = (layers_behind(architecture, state) for state in (victim.start, end))
+    apart, _ = without_adapter_start(first, last, 20, context(), ((8, 27),))
+    params = CocktailPartyFeaturesParams(lora=True)
+    for images, rank in ((None, RANK), (5, 5), (40, RANK)):
+        span = Held.added_to(architecture, victim.start, end, images, params, apart).span
+        assert len(span.basis) == rank
+        (explaining,) = span.way
+        assert isinstance(explaining, Network)
+        torch.testing.assert_close(explaining.weights[0], torch.lerp(first.weights[0], last.weights[0], 0.5))
+
+
 def test_convolutions_that_stayed_drew_nothing() -> None:
     state = {"front.0.weight": torch.ones(2, 3, 3, 3), "layers.0.weight": torch.ones(4, 5)}
     moved = {name: 2 * value for name, value in state.items()}
     assert moved_convolutions(state, moved) == ((2, 27),)
     assert moved_convolutions(state, moved | {"front.0.weight": state["front.0.weight"]}) == ()
+    behind = {"tail.0.weight": torch.ones(2, 3, 3, 3)}
+    assert moved_convolutions(behind, {"tail.0.weight": torch.zeros(2, 3, 3, 3)}) == ()
 
 
 def test_images_come_back_and_without_the_seed_they_do_not() -> None:

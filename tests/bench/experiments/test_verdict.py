@@ -45,12 +45,13 @@ def test_a_run_that_is_not_ahead_of_chance_shows_nothing() -> None:
 
 @pytest.mark.parametrize(("null", "alike"), [(49, False), (50, True)])
 def test_where_chance_gets_half_another_protocol_is_named(null: int, alike: bool, tmp_path: Path) -> None:
-    fields = {"n_good": 30, "n_good_unique": 30, "null_n_good_unique": null, "null_random": null}
+    fields = {"n_good": 30, "n_good_unique": 30, "null_n_good_unique": null, "null_held_out": null}
     last = verdict([row(**fields)], given=Given(results=("--results-dir", "there")))[-1]
     told = "`python -m bench score -v v --protocol nearest-public --results-dir there` counts what is nearer"
     assert (told in last) == alike
     assert "`python -m bench run -a '*' -v v --results-dir there`" in last
-    assert "nearest-public" not in verdict([row(**fields, protocol="nearest-public")])[-1]
+    for other in ({"protocol": "nearest-public"}, {"n": 9}, {"null_held_out": None, "null_random": null}):
+        assert "nearest-public" not in verdict([row(**fields | other)])[-1]
 
 
 def test_of_several_runs_the_sentence_names_the_seed_and_the_mean() -> None:
