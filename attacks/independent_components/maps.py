@@ -27,6 +27,7 @@ from attacks.knowledge import Architecture
 from attacks.known_start.equation import checked_difference, interpolated
 from attacks.known_start.front import FeatureExtractor, convolutions, head
 from attacks.optimisation.parts import Parts
+from attacks.unknown_start.adapter import Apart
 from victims.equations.network import Network
 from victims.files import below, under
 from victims.networks import has_tail
@@ -65,7 +66,7 @@ class Held:
         end: State,
         images: int | None,
         params: Params,
-        apart: Network | None = None,
+        apart: Apart | None = None,
     ) -> Held:
         """Return what a training has added to its start, with the front in the middle of the way, or where it is asked.
 
@@ -75,7 +76,7 @@ class Held:
             end: those that are released.
             images: n, None to read the number of directions off the weights.
             params: hyperparameters.
-            apart: the released layers with a low-rank update taken apart; None for the layers as they are.
+            apart: the released layers behind the front with a low-rank update taken apart; None without one.
 
         Raises:
             ValueError: the start is of another shape, is the released network itself, or is not where its training
@@ -87,7 +88,9 @@ class Held:
         at: Callable[[float], Explaining] = partial(interpolated, first, last)
         if has_tail(architecture.spec):
             at = partial(Tailed.between, build, start, end)
-        return cls(front, features_span(first, apart or last, images, at, params))
+        if apart is not None:
+            return cls(front, features_span(first, apart.network, images, at, params, apart.rank))
+        return cls(front, features_span(first, last, images, at, params))
 
     @classmethod
     def at_rest(cls, architecture: Architecture, end: State, images: int | None) -> Held | None:
@@ -119,14 +122,19 @@ def _builder(architecture: Architecture, state: State) -> Callable[[], nn.Module
 
 
 def features_span(
-    start: Network, end: Network, images: int | None, at: Callable[[float], Explaining], params: Params
+    start: Network,
+    end: Network,
+    images: int | None,
+    at: Callable[[float], Explaining],
+    params: Params,
+    low_rank: int | None = None,
 ) -> UpdateSpan:
     """Return the span of the features, and what is known beside.
 
     The front moves too while it trains, so that an image has features of its own in every step; a gap ends their span
     only where the front stayed. Where nearly all directions are needed to hold the squares, noise fills them, as after
-    Adam, which scales the entries of a gradient each by its own factor; then those count that stand above it. An update
-    that was taken apart has no more directions than its rank; where a gap ends them all of them count.
+    Adam, which scales the entries of a gradient each by its own factor; then those count that stand above it. A
+    low-rank update has no more than its rank, of which all count that a gap ends, or that stand above noise.
 
     Args:
         start: the fully connected layers at the beginning.
@@ -134,6 +142,7 @@ def features_span(
         images: n, None to read the number of directions off the weights.
         at: returns what explains errors at a share in [0, 1] of the way from the start to the end.
         params: hyperparameters.
+        low_rank: of the update that was taken apart; None without one.
 
     Raises:
         ValueError: the start is of another shape, is the released network itself, or is not where its training began.
@@ -141,9 +150,11 @@ def features_span(
     found, like = checked_difference(start, end), end.weights[0]
     added = like - found.decay * start.weights[0]
     rank, which = found.holding(1 - params.missed), f" with all but {params.missed:g} of the squares"
-    if images is not None or (params.lora and found.shows_images):
-        most = found.rank if params.lora else len(found.directions)
-        rank, which = min(images or most, most), ""
+    most = low_rank or len(found.directions)
+    if images is not None:
+        rank, which = min(images, most), ""
+    elif low_rank is not None:
+        rank, which = min(found.rank if found.shows_images else found.above_noise, most), ""
     elif rank > FULL * len(found.directions):
         rank, which = found.above_noise, " that stand above noise"
     flag = f"start decayed to {found.decay:.4g}, {rank} directions{which}"

@@ -119,12 +119,25 @@ def guess_adapter(
     return None
 
 
+@dataclass(frozen=True)
+class Apart:
+    """A released network whose W1 - W1(0) is projected off the rows of A(0).
+
+    Attributes:
+        network: all its layers.
+        rank: r of the update, the most directions that are left.
+    """
+
+    network: Network
+    rank: int
+
+
 def without_adapter_start(
     start: Network, end: Network, seeds: int, ctx: AttackContext, before: Shapes = ()
-) -> tuple[Network | None, tuple[str, ...]]:
-    """Return the released network with W1 - W1(0) projected off the rows of A(0), and flags on how these were had.
+) -> tuple[Apart | None, tuple[str, ...]]:
+    """Return the released network with its low-rank update taken apart, and flags on how the start of that was had.
 
-    The network is None where there is no low-rank update, or where no seed drew its start.
+    It is None where there is no low-rank update, or where no seed drew its start.
 
     Args:
         start: the network before the update.
@@ -160,4 +173,4 @@ def without_adapter_start(
         f"{update}: seed {guess.seed} drew its start as {guess.drawn_by} does: {guess.share:.3f} of its squares lie in "
         f"the span; threshold {guess.threshold:.3f} for {seeds} seeds"
     )
-    return replace(end, weights=(projected.to(weight), *end.weights[1:])), (told,)
+    return Apart(replace(end, weights=(projected.to(weight), *end.weights[1:])), rank), (told,)

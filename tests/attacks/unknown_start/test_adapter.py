@@ -114,10 +114,10 @@ def test_less_its_start_an_update_spans_the_images() -> None:
     rows = torch.linalg.qr(drawn.T).Q
     outside = images - images @ rows @ rows.T
 
-    learnt = in_span(outside, apart.weights[0] - start.weights[0])
+    learnt = in_span(outside, apart.network.weights[0] - start.weights[0])
     assert float(learnt.median()) > 0.999
     assert float(in_span(outside, end.weights[0] - start.weights[0]).median()) < 0.95
-    assert all(torch.equal(*pair) for pair in zip(apart.weights[1:], end.weights[1:], strict=True))
+    assert all(torch.equal(*pair) for pair in zip(apart.network.weights[1:], end.weights[1:], strict=True))
 
 
 def test_the_images_come_back_and_without_the_seed_none() -> None:

@@ -11,7 +11,7 @@ from attacking import CPU, attacked, context, sgd_network, victim_of
 from torch import nn
 
 from attacks.cocktail_party_features import CocktailPartyFeatures
-from attacks.independent_components.maps import Held, layers_behind
+from attacks.independent_components.maps import Held, features_span, layers_behind
 from attacks.independent_components.params import CocktailPartyFeaturesParams
 from attacks.knowledge import Architecture
 from attacks.known_start.front import moved_convolutions
@@ -83,6 +83,8 @@ def test_the_network_explains_errors_as_it_was_and_no_more_directions_are_search
     architecture = view_of(victim, attack.knowledge, CPU).architecture
     first, last = (layers_behind(architecture, state) for state in (victim.start, end))
     apart, _ = without_adapter_start(first, last, 20, context(), ((8, 27),))
+    assert apart is not None
+    assert apart.rank == RANK
     params = CocktailPartyFeaturesParams(lora=True)
     for images, rank in ((None, RANK), (5, 5), (40, RANK)):
         span = Held.added_to(architecture, victim.start, end, images, params, apart).span
@@ -130,3 +132,17 @@ def test_an_audit_tries_it_on_low_rank_updates_alone(rank: int | None, doubt: st
 def test_a_start_that_is_not_known_has_no_update_beside_it() -> None:
     with pytest.raises(ValueError, match="with lora set start=known"):
         CocktailPartyFeaturesParams(lora=True, start="forgotten")
+
+
+@pytest.mark.parametrize(("noise", "rank"), [(0.0, 5), (1e-3, 5), (0.5, 2)])
+def test_directions_end_at_a_gap_or_at_noise_and_never_behind_the_rank(noise: float, rank: int) -> None:
+    """Five directions of falling size, of an update of rank 5, in a layer with noise of some size in all entries."""
+    draws = torch.Generator().manual_seed(1000)
+    first = torch.randn(40, 60, generator=draws)
+    left, right = (torch.linalg.qr(torch.randn(size, 5, generator=draws)).Q for size in (40, 60))
+    added = left * torch.tensor([100.0, 30.0, 1.0, 0.5, 0.2]) @ right.T
+    last = first + added + noise * torch.randn(40, 60, generator=draws) / 60**0.5
+    start, end = (Network((weight, torch.eye(40)), (None, None)) for weight in (first, last))
+    params = CocktailPartyFeaturesParams(lora=True, missed=1e-2)
+    assert len(features_span(start, end, None, lambda share: end, params, 5).basis) == rank
+    assert len(features_span(start, end, None, lambda share: end, params).basis) < 5
