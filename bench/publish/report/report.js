@@ -56,6 +56,12 @@ function filter(form) {
   form.querySelector("output").textContent = left === networks.length ? all : `${left} of ${all}`;
 }
 
+// The glossary says once what every heading and every null control is; a pointer that rests on one shows it there.
+for (const place of document.querySelectorAll("[data-column]")) {
+  const meaning = document.getElementById(`meaning-${place.dataset.column}`);
+  if (meaning) place.title = meaning.textContent;
+}
+
 const filters = document.querySelector("form.filters");
 if (filters) {
   filters.hidden = false;

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 
 from bench.publish.report.columns import SHOWN, Column, filled
 from bench.scoring import METRICS
+from bench.store.records import ALIGNED_NULLS, NULLS
 
 SHOWS = {
     "good": ("n_good", "null_n_good", "higher"),
@@ -48,3 +50,11 @@ def test_the_better_way_is_that_of_the_metric() -> None:
 def test_a_board_shows_the_columns_of_which_a_row_has_a_number() -> None:
     rows = [{"n_good": 9.0, "mse_mean": math.nan}, {"n_good": math.nan, "oracle_mse": 0.04, "base_rate": math.nan}]
     assert [column.heading for column in filled(rows)] == ["good", "MSE"]
+
+
+def test_the_glossary_says_what_each_heading_is(page: str) -> None:
+    """Once: the page's script shows the meaning at each of them."""
+    named = set(re.findall(r'data-column="(\w+)"', page))
+    assert {"gain", "n_good"} <= named
+    for name in {*named, *NULLS, *ALIGNED_NULLS}:  # the null controls of a cell are named so too
+        assert len(re.findall(rf'<dd id="meaning-{name}">[^<]+</dd>', page)) == 1
