@@ -67,7 +67,11 @@ AUGMENTED = {
     for name in ("sgd-lr5e-3", "adamw", "finetuned")
     for habit, changes in AUGMENTATIONS.items()
 }
-ALL = TRAININGS | PARTS | LOW_RANK | SLOW | AUGMENTED
+LONGER = {
+    f"finetuned-recipe-epochs{epochs}": AUGMENTED["finetuned-recipe"].model_copy(update={"epochs": epochs})
+    for epochs in (20, 30, 60)
+}
+ALL = TRAININGS | PARTS | LOW_RANK | SLOW | AUGMENTED | LONGER
 
 
 def _mlp(dataset: str, n: int, variant: str, outputs: int = 10) -> VictimSpec:
@@ -127,7 +131,7 @@ VICTIMS = (
     *(_mlp("cifar", 50, variant) for variant in LOW_RANK),
     *(_mlp("cifar", 100, variant) for variant in ("finetuned-lora8", "finetuned-lora64")),
     *(_cnn("cifar", 50, variant) for variant in ("finetuned-lora16", "finetuned-lora64")),
-    *(_mlp("cifar", 100, variant) for variant in AUGMENTED),
+    *(_mlp("cifar", 100, variant) for variant in (*AUGMENTED, *LONGER)),
     *(_cnn("cifar", 100, variant) for variant in AUGMENTED if not variant.startswith("adamw")),
     *(_mlp("digits", 20, f"finetuned-{habit}") for habit in ("flips", "crops1")),
     _mlp("cifar", 300, "sgd-snapshots"),
