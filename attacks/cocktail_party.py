@@ -73,7 +73,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
         return took_no_crops(victim, params.crops) or took_no_update(victim, params.lora)
 
     def doubt(self, exposure: Exposure) -> str | None:
-        """Doubt a wrong start, one that is said to be forgotten and remains, and that an update is of low rank."""
+        """Doubt a wrong start, one that is said to be forgotten and remains, and an update said to be of low rank."""
         start = self.params.start
         if self.params.lora and exposure.start is not None and exposure.start.adapter is None:
             return NO_UPDATE

@@ -93,7 +93,7 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         return took_no_crops(victim, self.params.crops) or took_no_update(victim, self.params.lora)
 
     def doubt(self, exposure: Exposure) -> str | None:
-        """Doubt a start that is said to be forgotten and remains, where the weights show it, and a low-rank update."""
+        """Doubt what the weights speak against: a start said to be forgotten, and an update said to be of low rank."""
         if self.params.lora and exposure.start is not None and exposure.start.adapter is None:
             return NO_UPDATE
         forgotten = self.params.start == "forgotten" and exposure.spectrum is not None

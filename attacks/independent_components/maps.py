@@ -134,7 +134,7 @@ def features_span(
     The front moves too while it trains, so that an image has features of its own in every step; a gap ends their span
     only where the front stayed. Where nearly all directions are needed to hold the squares, noise fills them, as after
     Adam, which scales the entries of a gradient each by its own factor; then those count that stand above it. A
-    low-rank update has no more than its rank, of which all count that a gap ends, or that stand above noise.
+    low-rank update has at most as many as its rank: all before a gap count, and without a gap those above noise.
 
     Args:
         start: the fully connected layers at the beginning.

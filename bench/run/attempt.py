@@ -149,8 +149,9 @@ def perform(
     _require_intact(view, attempt.facts.get(Knowledge.WEIGHTS) or {})
     spent = ctx.stopped or seconds > (attempt.budget.seconds or math.inf)
     flags = ["budget"] if spent else []
-    if attempt.targets is None and (lost := _not_finite(reconstruction.candidates)):
-        flags.append(lost)
+    finite = _finite(reconstruction.candidates)
+    if attempt.targets is None and not finite.all():  # else a candidate of NaN says that a target was not found
+        flags.append(f"{int((~finite).sum())} of {len(finite)} candidates are not finite")
     if checkpoints is not None and checkpoints.trouble:
         flags.append(f"no_checkpoint: {checkpoints.trouble}")
     if device.type == "cpu" and own > LONG and (how := _overlapped(own, share, queued, queued_since)):
@@ -158,10 +159,9 @@ def perform(
     return Attacked(reconstruction, ctx.trace, seconds, peak_memory(device), tuple(flags))
 
 
-def _not_finite(candidates: Tensor) -> str:
-    """Return how many of the candidates (m, C, H, W) have a pixel that is NaN or infinite, "" if none has."""
-    finite = candidates.isfinite().flatten(1).all(1)
-    return "" if finite.all() else f"{int((~finite).sum())} of {len(finite)} candidates are not finite"
+def _finite(candidates: Tensor) -> Tensor:
+    """Return which of the candidates (m, C, H, W) have no pixel that is NaN or infinite, (m,)."""
+    return candidates.isfinite().flatten(1).all(1)
 
 
 def _overlapped(seconds: float, share: float, before: dict[str, int], after: dict[str, int]) -> str:
@@ -198,7 +198,7 @@ def _require_fitting(reconstruction: object, attempt: Attempt) -> None:
         raise TypeError(f"reconstruct returned {type(reconstruction).__name__}, expected a Reconstruction")
     if wrong := "; ".join(misfits(reconstruction, attempt.shape, attempt.targets)):
         raise ValueError(wrong)
-    if not bool(reconstruction.candidates.isfinite().flatten(1).all(1).any()):
+    if not _finite(reconstruction.candidates).any():
         raise DivergedError("no candidate is finite")
 
 

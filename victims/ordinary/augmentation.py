@@ -16,7 +16,10 @@ from victims.recipes import Augmentation
 APART = 2**32
 """From the seed of the generator that shuffles the batches to that of the changes, which are not to go with it."""
 ERASED, ASPECT = (0.02, 0.33), (0.3, 1 / 0.3)
-"""Of the rectangle that is erased, the share of the image's area and height by width (Zhong et al. 2020, Table 1)."""
+"""Of the rectangle that is erased, the share of the image's area and height by width.
+
+As `torchvision.transforms.RandomErasing` has them, and zeros for the pixels; Zhong et al. 2020 draw these at random.
+"""
 GREY = (0.2989, 0.587, 0.114)
 """What red, green and blue count for in the brightness of a pixel, as torchvision has it."""
 

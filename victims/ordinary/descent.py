@@ -141,7 +141,7 @@ class Descent:
     def _average(self) -> None:
         """Move the average towards the weights after a step, where the recipe has one; it begins after the first.
 
-        `torch.optim.swa_utils.AveragedModel` with `use_buffers=True` does the same, but makes a GPU wait for the host
+        `torch.optim.swa_utils.AveragedModel` with `use_buffers=True` averages so too, but makes a GPU wait for the host
         at every step.
         """
         if (kept := self.training.average) is None:

@@ -16,7 +16,8 @@ class Augmentation(FrozenModel):
         flip: whether an image is mirrored left to right, with probability one half.
         crop: black pixels that are added on every side; a part of the image's size is then cut out at random.
         jitter: largest relative change, up or down, of an image's brightness, contrast and saturation, in [0, 1].
-        erase: probability that a rectangle of an image is erased, .02 to .33 of its area (Zhong et al. 2020).
+        erase: probability that a rectangle of an image is set to zero: .02 to .33 of its area (Zhong et al. 2020 draw
+            its pixels at random).
         mixup: whether a batch is mixed with itself in another order, by a share that is drawn from U(0, 1); its labels
             count by the same shares (Zhang et al. 2018, at their alpha of 1 for CIFAR-10).
         cutmix: whether a rectangle of a batch's images comes from itself in another order; the labels count by the

@@ -51,7 +51,7 @@ class Ordinary(Recipe):
         mixed_precision: whether `torch.autocast` takes products in bfloat16; the weights stay in `dtype` (Micikevicius
             et al. 2018).
         average: what is released is the exponential moving average of the weights after each step, the earlier
-            average counting by this share (Polyak & Juditsky 1992); None for the last weights.
+            average counting by this share (after Polyak & Juditsky 1992); None for the last weights.
         privacy: every record's gradient is clipped, and the sum noised, all records being in one batch; None for none.
         pretraining: where the start comes from; None for torch's default initialisation after
             `torch.manual_seed(seed)`.

@@ -8,8 +8,8 @@ way, `deep` has two convolutions instead of one, `pooled` max pooling in the pla
 these activations, `ln` layer normalisation before them, `width1000` 1,000 hidden neurons behind a convolution, not 500.
 `flips`, `crops` by at most 4 pixels, `crops1` by one, `jitter` of the colours, `erasing` of a rectangle, `mixup`,
 `cutmix` and `dropout` of one half came in at every step; labels had a `smoothing` of .1, products were in `bf16`, or
-`ema`, a moving average of the weights, is released; a `recipe` has all of these but dropout and what mixes images.
-Without `c10` they are the binary problems of Haim et al. 2022.
+`ema`, a moving average of the weights, is released; a `recipe` has all of these but dropout and what mixes images, for
+as many `epochs` as its name says. Without `c10` they are the binary problems of Haim et al. 2022.
 """
 
 from __future__ import annotations
