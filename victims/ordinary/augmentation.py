@@ -26,7 +26,7 @@ GREY = (0.2989, 0.587, 0.114)
 
 @dataclass(frozen=True)
 class Mixing:
-    """How a batch is mixed with itself.
+    """How a batch is mixed with itself: added up (mixup, Zhang et al. 2018) or cut out (cutmix, Yun et al. 2019).
 
     Attributes:
         partners: (b,) the places in the batch of what is mixed with each image; None where nothing is.
@@ -101,7 +101,10 @@ class Augmenter:
         return jittered(pixels, *uploaded(factors.to(images.dtype), images.device)) * scale + self.black
 
     def _erased(self, images: Tensor) -> Tensor:
-        """Return images, some of them with a rectangle of zeros, the mean pixel of inputs that are standardised."""
+        """Return images, some of them with a rectangle of zeros (after Zhong et al. 2020, whose pixels are random).
+
+        Zero is the mean pixel of inputs that are standardised.
+        """
         if not self.augmentation.erase:
             return images
         height, width = images.shape[2:]
@@ -149,6 +152,8 @@ class Augmenter:
 
 def jittered(pixels: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor) -> Tensor:
     """Return pixels (b, C, H, W) in [0, 1] of another brightness, then contrast, then saturation.
+
+    Howard (2013) changes them at random; each change is as `adjust_*` of torchvision.transforms.functional has it.
 
     Args:
         pixels: in [0, 1]; of red, green and blue, or of channels that count alike.

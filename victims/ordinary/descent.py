@@ -130,7 +130,7 @@ class Descent:
         return outputs.detach(), mean.detach()
 
     def _mean_loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean loss of a batch, a scalar; a smoothed label counts for all classes too."""
+        """Return the mean loss of a batch, a scalar; smoothed labels (Szegedy et al. 2016) count for all classes."""
         own, smoothing = sample_losses(self.loss, outputs, labels).mean(), self.training.label_smoothing
         if not smoothing:
             return own
@@ -140,6 +140,8 @@ class Descent:
 
     def _average(self) -> None:
         """Move the average towards the weights after a step, where the recipe has one; it begins after the first.
+
+        Polyak & Juditsky (1992) average all iterates alike; here the latest counts most.
 
         `torch.optim.swa_utils.AveragedModel` with `use_buffers=True` averages so too, but makes a GPU wait for the host
         at every step.
