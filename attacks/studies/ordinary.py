@@ -48,8 +48,10 @@ SEPARATED: dict[str, tuple[str, dict[str, Any]]] = {
     "cifar-mlp-100-c10-sgd-lr5e-3": ("cocktail-party", {}),
     "cifar-mlp-100-c10-adamw": ("cocktail-party", {}),
     "cifar-mlp-100-c10-finetuned": ("cocktail-party", {}),
+    "cifar-mlp-100-c10-finetuned-adamw": ("cocktail-party", {}),
     "cifar-cnn-100-c10-sgd-lr5e-3": ("cocktail-party-features", {"missed": 3e-4}),
     "cifar-cnn-100-c10-finetuned": ("cocktail-party-features", {}),
+    "cifar-cnn-100-c10-finetuned-adamw": ("cocktail-party-features", {}),
 }
 """By victim, the attack on what its training has added, and its parameters; for CNNs from scratch `scratch`."""
 

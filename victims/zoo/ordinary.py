@@ -63,8 +63,8 @@ AUGMENTATIONS: dict[str, dict[str, Any]] = {
     },
 }
 AUGMENTED = {
-    f"{name}-{habit}": (TRAININGS | SLOW)[name].model_copy(update=changes)
-    for name in ("sgd-lr5e-3", "adamw", "finetuned")
+    f"{name}-{habit}": (TRAININGS | PARTS | SLOW)[name].model_copy(update=changes)
+    for name in ("sgd-lr5e-3", "adamw", "finetuned", "finetuned-adamw")
     for habit, changes in AUGMENTATIONS.items()
 }
 LONGER = {
