@@ -157,8 +157,8 @@ class CocktailParty(Attack[CocktailPartyParams]):
         tails = tails_between(architecture, begun, state, 0.0, 0.5, 1.0)
         if not params.lora:
             return UpdateSpan.added_to(start, end, n, tails), guessed
-        apart, update = without_adapter_start(start, end, params.seeds, ctx)
+        apart, update = without_adapter_start(start, end, params.seeds, ctx, shape=architecture.input_shape)
         if apart is None:
             return None, (*guessed, *update)
         way = tails or (start, interpolated(start, end, 0.5), end)
-        return UpdateSpan.added_to(start, apart.network, n, way, apart=True), (*guessed, *update)
+        return UpdateSpan.added_to(start, apart.network, n, way, apart).adapted(apart.up), (*guessed, *update)

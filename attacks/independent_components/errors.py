@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from attacks.independent_components.adapted import Adapted
 from attacks.independent_components.tail import Tailed
 from attacks.known_start.equation import back_propagated
 from victims.equations.network import Network
 
-Explaining = Network | Tailed
-"""A network that explains errors: by the recursion through its gates, or by autograd through its tail."""
+Explaining = Network | Tailed | Adapted
+"""A network that explains errors: by the recursion through its gates, by autograd through its tail, or by either and what
+a low-rank update lets through."""
 SHARPNESS = 35.0
 """Of the gates; as at the end of a search by `kkt-delta`."""
 RIDGE = 1e-3
@@ -40,6 +43,21 @@ def explained(candidates: Tensor, held: Tensor, networks: Sequence[Explaining], 
     return made / held.square().sum(1).clamp_min(tiny)
 
 
+def of_one_label(candidates: Tensor, held: Tensor, network: Adapted) -> Tensor:
+    """Return the cosine (m,) of D_i with the errors of the candidate under the label that fits best.
+
+    They are those of a step that lowers the cross-entropy: the label's output is to rise, and the others are to fall.
+
+    Args:
+        candidates: (m, r), the inputs of the network.
+        held: (m, h) D_i, up to a positive factor each.
+        network: where errors are taken.
+    """
+    passed = _error_basis(network, candidates, SHARPNESS)
+    expected = network.answers(candidates).softmax(1)[:, None] @ passed
+    return F.cosine_similarity(passed - expected, held[:, None], dim=2).amax(1)
+
+
 def chance(rank: int, coefficients: int, neurons: int) -> float:
     """Return the share in [0, 1] of a mixture's errors that the networks can explain by chance.
 
@@ -60,6 +78,8 @@ def chance(rank: int, coefficients: int, neurons: int) -> float:
 
 def _error_basis(network: Explaining, candidates: Tensor, sharpness: float) -> Tensor:
     """Return the errors (m, C, h) of candidates (m, r) in layer 1, one for each of C outputs."""
+    if isinstance(network, Adapted):
+        return _error_basis(network.network, candidates, sharpness) @ network.inwards
     if isinstance(network, Tailed):
         return network.errors(candidates)
     outputs = torch.eye(network.outputs).to(candidates)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attacks.independent_components.errors import Explaining, explained
+from attacks.independent_components.adapted import Adapted
+from attacks.independent_components.errors import Explaining, explained, of_one_label
 
 AT_ONCE = 64
 """Candidates whose errors are held at once."""
@@ -20,7 +21,8 @@ def oriented(directions: Tensor, added: Tensor, bias: Tensor | None, network: Ex
     With L = sum_i D_i x_i', D = L X^+ is known up to a factor for each image. D_i is a sum of errors that are
     back-propagated through the neurons that x_i fires; -x_i fires others. And the biases moved by b = sum_i D_i, a
     least-squares problem for the factors: after Phong et al. 2018, who divide the gradient of one image by that of the
-    bias. The two are added, each divided by its median.
+    bias. The two are added, each divided by its median. Beside a low-rank update no biases move, and what it lets
+    through of errors tells less; there D_i is compared with the errors under each label too.
 
     Args:
         directions: X (m, d), linearly independent, of the length of images.
@@ -29,12 +31,15 @@ def oriented(directions: Tensor, added: Tensor, bias: Tensor | None, network: Ex
         network: where errors are taken.
     """
     errors = (added.double() @ torch.linalg.pinv(directions.double())).T.to(directions)
-    parts = zip(directions.split(AT_ONCE), errors.split(AT_ONCE), strict=True)
+    parts = list(zip(directions.split(AT_ONCE), errors.split(AT_ONCE), strict=True))
     told = torch.cat([explained(one, held, (network,)) - explained(-one, held, (network,)) for one, held in parts])
     evidence = _relative(told, TELLING)
     if bias is not None:
         factors = torch.linalg.lstsq(errors.T.double().cpu(), bias.double().cpu()[:, None]).solution[:, 0]
         evidence = evidence + _relative(factors.to(evidence))
+    elif isinstance(network, Adapted):
+        fits = [of_one_label(one, held, network) - of_one_label(-one, -held, network) for one, held in parts]
+        evidence = evidence + _relative(torch.cat(fits), TELLING)
     return directions * torch.where(evidence < 0, -1.0, 1.0)[:, None]
 
 

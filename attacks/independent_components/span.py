@@ -6,14 +6,16 @@ It is what a whole training has added, where Kariyappa et al. 2023 have one aggr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from attacks.independent_components.adapted import Adapted, let_through
 from attacks.independent_components.errors import Explaining
 from attacks.known_start.equation import checked_difference, interpolated
 from attacks.known_start.no_image import adapted
+from attacks.unknown_start.adapter import Apart
 from victims.equations.network import Network
 from victims.equations.row_space import row_span
 from victims.ordinary.update import low_rank
@@ -50,7 +52,7 @@ class UpdateSpan:
         end: Network,
         images: int | None,
         way: Sequence[Explaining] | None = None,
-        apart: bool = False,
+        apart: Apart | None = None,
     ) -> UpdateSpan:
         """Return what a training has added to its start.
 
@@ -60,7 +62,7 @@ class UpdateSpan:
             images: n, None to read it off the weights.
             way: what explains errors at the start, in the middle of the straight way, and at its end; None for the
                 networks there.
-            apart: whether the end is that of a low-rank update which was taken apart: its rank then hides no image.
+            apart: the end, where it is that of a low-rank update which was taken apart; None elsewhere.
 
         Raises:
             ValueError: the start is of another shape, is the released network itself, or is not where its training
@@ -68,9 +70,9 @@ class UpdateSpan:
         """
         found = checked_difference(start, end)
         shows = found.rank if found.shows_images else found.above_noise
-        rank = min(images or shows, found.rank if apart else len(found.directions))
+        rank = apart.directions(found, images) if apart else min(images or shows, len(found.directions))
         shown = "" if images or found.shows_images else ", those that stand above noise: n is not shown"
-        if not apart and (low := low_rank(start, end, found)):
+        if apart is None and (low := low_rank(start, end, found)):
             shown = f"; {adapted(low)}"
         like, biases = end.weights[0], (start.biases[0], end.biases[0])
         added, bias = like - found.decay * start.weights[0], None
@@ -86,6 +88,16 @@ class UpdateSpan:
             tuple(later),
             f"start decayed to {found.decay:.4g}, {rank} directions{shown}",
         )
+
+    def adapted(self, up: Tensor) -> UpdateSpan:
+        """Return it with errors as a low-rank update lets them into W1 (`attacks.independent_components.adapted`).
+
+        Args:
+            up: B (h, r) of the update.
+        """
+        of_network, of_layer = (one.to(self.added) for one in let_through(up))
+        way = tuple(Adapted(one, of_network) for one in (self.network, *self.way) if not isinstance(one, Adapted))
+        return replace(self, added=of_layer.T @ self.added, network=way[0], way=way[1:])
 
     @classmethod
     def held_by(cls, end: Network, images: int | None, explaining: Explaining | None = None) -> UpdateSpan | None:

@@ -64,6 +64,11 @@ class Tailed:
         """Return it on coordinates c of inputs x = basis c, for a basis (d, r)."""
         return replace(self, weight=self.weight @ basis)
 
+    def answers(self, candidates: Tensor) -> Tensor:
+        """Return the outputs (m, C) for candidates (m, r)."""
+        found: Tensor = self.tail(F.linear(candidates, self.weight, self.bias))
+        return found.reshape(len(candidates), -1)
+
     def errors(self, candidates: Tensor) -> Tensor:
         """Return the errors (m, C, h) of candidates (m, r) in layer 1, one for each output, with the gradient by them.
 

@@ -5,11 +5,13 @@ move A by sums of images, A = A(0) + N X, so
 
     W1 - W1(0) = B A(0) + B N X,
 
-and projected off the rows of A(0) it is B N X, of images that lose r / d of their squares on average. A(0) is drawn
-from an integer: by the right one its rows lie far more in the span of W1 - W1(0) than random rows do.
+and projected along the rows of A(0) it is B N X, of images that lose what lies along those rows: r / d of their squares
+on average. For images that is filled in: of all that differ along A(0) the projection leaves the smoothest
+(`attacks.unknown_start.smoothness`). A(0) is drawn from an integer: by the right one its rows lie far more in the span
+of W1 - W1(0) than random rows do.
 
-Behind convolutions the features of images are in the place of the images. Where these have updates too, the starts of
-theirs were drawn before.
+Behind convolutions the features of images are in the place of the images, and are no smoother than noise. Where these
+have updates too, the starts of theirs were drawn before.
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ from torch import Tensor, nn
 
 from attacks.context import AttackContext
 from attacks.unknown_start import NO_UPDATE
+from attacks.unknown_start.smoothness import Shape, pictures_among, smoothest
 from victims.equations.network import Network
 from victims.ordinary.adaptation import drawn_down
-from victims.ordinary.difference import difference
+from victims.ordinary.difference import Difference, difference
 from victims.ordinary.seeds import FALSE_ALARM
 from victims.ordinary.update import adapter_rank
 
@@ -121,19 +124,43 @@ def guess_adapter(
 
 @dataclass(frozen=True)
 class Apart:
-    """A released network whose W1 - W1(0) is projected off the rows of A(0).
+    """A released network whose W1 - W1(0) is projected along the rows of A(0).
 
     Attributes:
         network: all its layers.
         rank: r of the update, the most directions that are left.
+        up: B (h, r), as it follows from W1 - W1(0) and A(0), of which A has kept most.
+        shape: (C, H, W) of the images that W1 takes; None behind convolutions.
     """
 
     network: Network
     rank: int
+    up: Tensor
+    shape: Shape | None
+
+    def directions(self, found: Difference, images: int | None) -> int:
+        """Return how many directions of its W1 - W1(0) to search.
+
+        Fewer than r before a gap are n. Else the first r count; of mixtures of images those up to the last that is
+        smooth, for the rest is noise, as after Adam, which scales the entries of a gradient each by its own factor.
+
+        Args:
+            found: W1 - W1(0).
+            images: n, None to read the number off the weights.
+        """
+        most = min(found.rank, self.rank)
+        if self.shape is not None and most == self.rank:
+            most = pictures_among(found.directions[:most], self.shape)
+        return min(images or most, most)
 
 
 def without_adapter_start(
-    start: Network, end: Network, seeds: int, ctx: AttackContext, before: Shapes = ()
+    start: Network,
+    end: Network,
+    seeds: int,
+    ctx: AttackContext,
+    before: Shapes = (),
+    shape: Shape | None = None,
 ) -> tuple[Apart | None, tuple[str, ...]]:
     """Return the released network with its low-rank update taken apart, and flags on how the start of that was had.
 
@@ -145,6 +172,7 @@ def without_adapter_start(
         seeds: how many seeds are tried, from 0 on.
         ctx: for progress and budget.
         before: shapes of convolutions before the network that have an update too.
+        shape: (C, H, W) of the images that W1 takes; None behind convolutions.
     """
     rank = adapter_rank(start, end)
     if rank is None:
@@ -166,11 +194,13 @@ def without_adapter_start(
         return None, (f"{update}: no seed below {tried} drew its start",)
     generator = torch.Generator().manual_seed(guess.seed)
     drawn = DRAWS[guess.drawn_by](rank, rank, shapes, generator)
-    rows = torch.linalg.qr(drawn.double().T).Q.to(weight.device)
     added = end.weights[0].double() - weight.double()
-    projected = weight.double() + added - added @ rows @ rows.T
+    begun = drawn.double().to(added.device)
+    projected = weight.double() + smoothest(added, begun, shape)
+    up = torch.linalg.lstsq(begun.T, added.T).solution.T
     told = (
         f"{update}: seed {guess.seed} drew its start as {guess.drawn_by} does: {guess.share:.3f} of its squares lie in "
         f"the span; threshold {guess.threshold:.3f} for {seeds} seeds"
     )
-    return Apart(replace(end, weights=(projected.to(weight), *end.weights[1:])), rank), (told,)
+    network = replace(end, weights=(projected.to(weight), *end.weights[1:]))
+    return Apart(network, rank, up.to(weight), shape), (told,)
