@@ -14,8 +14,8 @@ from attacks.known_start.equation import back_propagated
 from victims.equations.network import Network
 
 Explaining = Network | Tailed | Adapted
-"""A network that explains errors: by the recursion through its gates, by autograd through its tail, or by either and what
-a low-rank update lets through."""
+"""A network that explains errors: by the recursion through its gates, by autograd through its tail, or by either and
+through a low-rank update."""
 SHARPNESS = 35.0
 """Of the gates; as at the end of a search by `kkt-delta`."""
 RIDGE = 1e-3

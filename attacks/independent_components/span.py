@@ -74,6 +74,8 @@ class UpdateSpan:
         shown = "" if images or found.shows_images else ", those that stand above noise: n is not shown"
         if apart is None and (low := low_rank(start, end, found)):
             shown = f"; {adapted(low)}"
+        if apart is not None and images is None and rank < min(found.rank, apart.rank):
+            shown = ", those that are smooth"
         like, biases = end.weights[0], (start.biases[0], end.biases[0])
         added, bias = like - found.decay * start.weights[0], None
         if biases[0] is not None and biases[1] is not None:

@@ -30,12 +30,13 @@ def smoothest(rows: Tensor, lost: Tensor, shape: Shape | None) -> Tensor:
         lost: (r, d), linearly independent.
         shape: (C, H, W), d = C H W; None where there are no neighbours, which makes it the orthogonal projection.
     """
-    along = torch.linalg.qr(lost.T).Q.T
+    along: Tensor = torch.linalg.qr(lost.T).Q.T
     if shape is None:
-        return rows - rows @ along.T @ along
-    rough = _rough(along, shape)
-    filled: Tensor = rows - torch.linalg.solve(along @ rough.T, rough @ rows.T).T @ along
-    return filled
+        shares = rows @ along.T
+    else:
+        rough = _rough(along, shape)
+        shares = torch.linalg.solve(along @ rough.T, rough @ rows.T).T
+    return rows - shares @ along
 
 
 def pictures_among(directions: Tensor, shape: Shape) -> int:
