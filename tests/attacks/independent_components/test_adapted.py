@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -16,6 +15,7 @@ from attacks.independent_components.orientation import oriented
 from attacks.independent_components.span import UpdateSpan
 from attacks.independent_components.tail import Tailed
 from attacks.unknown_start.adapter import without_adapter_start
+from victims.base import Victim
 from victims.equations.network import Network
 
 
@@ -68,9 +68,9 @@ def test_the_errors_of_a_label_are_autograds_and_fit_that_sign_alone(layers: Net
     torch.testing.assert_close(fits, torch.ones(7, dtype=torch.float64), atol=1e-2, rtol=0)
 
 
-def victim(**training: Any) -> Any:
-    plain = sgd_network("photos", 20, (60, 40), lr=0.01, batch_size=4, epochs=20)
-    recipe = plain.training.model_copy(update={"lora_rank": 30, "dtype": "float64"} | training)
+def victim() -> Victim:
+    plain = sgd_network("photos", 20, (60, 40), lr=0.01, batch_size=4, epochs=60)
+    recipe = plain.training.model_copy(update={"lora_rank": 30, "dtype": "float64"})
     return victim_of(plain.model_copy(update={"name": "photos-mlp-20-c10-lora", "seed": 7, "training": recipe}))
 
 
