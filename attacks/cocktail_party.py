@@ -161,4 +161,4 @@ class CocktailParty(Attack[CocktailPartyParams]):
         if apart is None:
             return None, (*guessed, *update)
         way = tails or (start, interpolated(start, end, 0.5), end)
-        return UpdateSpan.added_to(start, apart.network, n, way, apart).adapted(apart.up), (*guessed, *update)
+        return UpdateSpan.added_to(start, apart.network, n, way, apart).through_update(apart.up), (*guessed, *update)

@@ -1,9 +1,10 @@
 """A network beside whose first layer a low-rank update is trained: which errors of an image the update lets into W1.
 
 With W1 = W1(0) + B A (Hu et al. 2022, LoRA, eq. 3) a step moves A by B' D x', for errors D of an image x in layer 1,
-and so W1 by B B' D x'. With B = U S V' that makes the errors of all images alike, along its few largest directions;
-divided by S^2 they are D in the directions U, and noise in the smallest. They are compared in between: S^(-3/2) U' of
-what W1 holds with S^(1/2) U' of the network's errors.
+and so W1 by B B' D x', if B is taken for what it is at the end of the training, which began with B = 0. With B = U S V'
+that makes the errors of all images alike, along its few largest directions; divided by S^2 they are D in the directions
+U, and noise in the smallest. They are compared in between: S^(-3/2) U' of what W1 holds with S^(1/2) U' of the
+network's errors.
 """
 
 from __future__ import annotations

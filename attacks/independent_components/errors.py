@@ -46,7 +46,7 @@ def explained(candidates: Tensor, held: Tensor, networks: Sequence[Explaining], 
 def of_one_label(candidates: Tensor, held: Tensor, network: Adapted) -> Tensor:
     """Return the cosine (m,) of D_i with the errors of the candidate under the label that fits best.
 
-    They are those of a step that lowers the cross-entropy: the label's output is to rise, and the others are to fall.
+    They are those of a step that lowers the cross-entropy of several outputs: the label's is to rise, the others fall.
 
     Args:
         candidates: (m, r), the inputs of the network.

@@ -37,7 +37,7 @@ def oriented(directions: Tensor, added: Tensor, bias: Tensor | None, network: Ex
     if bias is not None:
         factors = torch.linalg.lstsq(errors.T.double().cpu(), bias.double().cpu()[:, None]).solution[:, 0]
         evidence = evidence + _relative(factors.to(evidence))
-    elif isinstance(network, Adapted):
+    elif isinstance(network, Adapted) and network.outputs > 1:
         fits = [of_one_label(one, held, network) - of_one_label(-one, -held, network) for one, held in parts]
         evidence = evidence + _relative(torch.cat(fits), TELLING)
     return directions * torch.where(evidence < 0, -1.0, 1.0)[:, None]

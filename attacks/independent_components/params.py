@@ -55,7 +55,7 @@ class CocktailPartyParams(AttackParams):
         flips: whether the mirror image of each candidate is returned too: where a training mirrored images, nothing
             tells which of the two is the original.
         lora: whether a low-rank update is taken apart: the seed of its start, too, is sought below `seeds`, and what
-            lies along that start is left out (`attacks.unknown_start.adapter`).
+            images have along that start is filled in (`attacks.unknown_start.adapter`); takes no rounds.
         density: of what filters answer: "scale_mixture" takes the responses of one filter at one place in all channels
             together (`attacks.source_separation.density`), and descends on a smooth likelihood before a rugged
             one; "sparse" takes each response by itself.
@@ -86,6 +86,8 @@ class CocktailPartyParams(AttackParams):
     @model_validator(mode="after")
     def _is_beside_a_known_layer(self) -> CocktailPartyParams:
         _require_known(self.lora, self.start)
+        if self.lora and self.rounds:
+            raise ValueError("with lora set rounds=0: a low-rank update lets too little of the errors through")
         return self
 
     @property

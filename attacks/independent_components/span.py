@@ -70,12 +70,12 @@ class UpdateSpan:
         """
         found = checked_difference(start, end)
         shows = found.rank if found.shows_images else found.above_noise
-        rank = apart.directions(found, images) if apart else min(images or shows, len(found.directions))
+        rank = min(images or shows, len(found.directions))
         shown = "" if images or found.shows_images else ", those that stand above noise: n is not shown"
-        if apart is None and (low := low_rank(start, end, found)):
+        if apart is not None:
+            rank, shown = apart.directions(found, images)
+        elif low := low_rank(start, end, found):
             shown = f"; {adapted(low)}"
-        if apart is not None and images is None and rank < min(found.rank, apart.rank):
-            shown = ", those that are smooth"
         like, biases = end.weights[0], (start.biases[0], end.biases[0])
         added, bias = like - found.decay * start.weights[0], None
         if biases[0] is not None and biases[1] is not None:
@@ -91,15 +91,16 @@ class UpdateSpan:
             f"start decayed to {found.decay:.4g}, {rank} directions{shown}",
         )
 
-    def adapted(self, up: Tensor) -> UpdateSpan:
+    def through_update(self, up: Tensor) -> UpdateSpan:
         """Return it with errors as a low-rank update lets them into W1 (`attacks.independent_components.adapted`).
 
         Args:
             up: B (h, r) of the update.
         """
         of_network, of_layer = (one.to(self.added) for one in let_through(up))
-        way = tuple(Adapted(one, of_network) for one in (self.network, *self.way) if not isinstance(one, Adapted))
-        return replace(self, added=of_layer.T @ self.added, network=way[0], way=way[1:])
+        networks = [one.network if isinstance(one, Adapted) else one for one in (self.network, *self.way)]
+        at_start, *later = (Adapted(one, of_network) for one in networks)
+        return replace(self, added=of_layer.T @ self.added, bias=None, network=at_start, way=tuple(later))
 
     @classmethod
     def held_by(cls, end: Network, images: int | None, explaining: Explaining | None = None) -> UpdateSpan | None:

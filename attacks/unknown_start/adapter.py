@@ -36,6 +36,9 @@ from victims.ordinary.update import adapter_rank
 ROWS = 8
 """Rows of A(0) that are drawn for every seed."""
 
+NORMAL = 3.0
+"""Kurtosis of normal numbers."""
+
 Shapes = tuple[tuple[int, int], ...]
 """(h, d) of layers that have an update, in their order; the last is the one whose A(0) is drawn."""
 Draw = Callable[[int, int, Shapes, torch.Generator], Tensor]
@@ -138,20 +141,33 @@ class Apart:
     up: Tensor
     shape: Shape | None
 
-    def directions(self, found: Difference, images: int | None) -> int:
-        """Return how many directions of its W1 - W1(0) to search.
+    def directions(self, found: Difference, images: int | None) -> tuple[int, str]:
+        """Return how many directions of its W1 - W1(0) to search, and how they were had, in words.
 
-        Fewer than r before a gap are n. Else the first r count; of mixtures of images those up to the last that is
-        smooth, for the rest is noise, as after Adam, which scales the entries of a gradient each by its own factor.
+        All before a gap count, and without a gap those above noise, at most r. After Adam, which scales the entries of
+        a gradient each by its own factor, r directions come before the gap, of which the last are noise: of mixtures of
+        images those up to the last that is smooth count.
 
         Args:
             found: W1 - W1(0).
             images: n, None to read the number off the weights.
         """
-        most = min(found.rank, self.rank)
-        if self.shape is not None and most == self.rank:
-            most = pictures_among(found.directions[:most], self.shape)
-        return min(images or most, most)
+        if images is not None:
+            return min(images, found.rank, self.rank), ""
+        if self.shape is not None and _moved_alike(self.up):
+            return pictures_among(found.directions[: self.rank], self.shape), ", those that are smooth: n is not shown"
+        if found.shows_images:
+            return min(found.rank, self.rank), ""
+        return min(found.above_noise, self.rank), ", those that stand above noise: n is not shown"
+
+
+def _moved_alike(up: Tensor) -> bool:
+    """Say whether an optimiser such as Adam moved B (h, r): its entries are then of more equal size than normal ones.
+
+    Sums of gradients are of less equal size: many neurons have next to no errors.
+    """
+    squares = up.double().square()
+    return float(squares.square().mean() / squares.mean().square()) < NORMAL
 
 
 def without_adapter_start(

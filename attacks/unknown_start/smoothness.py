@@ -12,7 +12,7 @@ from torch import Tensor
 SHORT = 1e-3
 """Price of a pixel's square beside that of the difference between neighbours; without it a constant had none."""
 ALIKE = 0.65
-"""Correlation of neighbouring pixels above which a direction is a mixture of images."""
+"""Cosine of the pixels and their neighbours above which a direction is a mixture of images."""
 AXES = 2, 3
 """Down and along pictures (m, C, H, W)."""
 
@@ -23,7 +23,7 @@ def smoothest(rows: Tensor, lost: Tensor, shape: Shape | None) -> Tensor:
     """Return mixtures of images (h, d), each the smoothest of those that differ from a row along the lost rows.
 
     It is the projection along the lost rows Q, v - Q' (Q L Q')^-1 Q L v, where v' L v is the sum of the squares of all
-    differences between neighbours. What lies along Q goes to 0.
+    differences between neighbours, and `SHORT` times those of the pixels. What lies along Q goes to 0.
 
     Args:
         rows: (h, d).

@@ -1,4 +1,4 @@
-"""Low-rank updates: who draws their start is found, what lies along it is left out, and the images come back."""
+"""Low-rank updates: who draws their start is found, what lies along it is taken out, and the images come back."""
 
 from __future__ import annotations
 
