@@ -41,7 +41,9 @@ def test_both_are_in_the_same_directions() -> None:
     up, errors = drawn(40, 8), drawn(5, 40, seed=1)
     of_network, of_layer = let_through(up)
     torch.testing.assert_close(errors @ up @ up.T @ of_layer, errors @ of_network)
-    assert of_network.shape == (40, 8)
+    sizes = torch.linalg.svdvals(up)
+    torch.testing.assert_close(of_network.T @ of_network, sizes.diag())
+    torch.testing.assert_close(of_layer.T @ of_layer, (sizes**-3).diag())
 
 
 def test_directions_that_are_rounding_are_left_out() -> None:
@@ -68,6 +70,19 @@ def test_the_errors_of_a_label_are_autograds_and_fit_that_sign_alone(layers: Net
     torch.testing.assert_close(fits, torch.ones(7, dtype=torch.float64), atol=1e-2, rtol=0)
 
 
+def test_labels_tell_signs_where_any_errors_would_do() -> None:
+    """Six outputs make up whatever comes through four directions, so the share that is explained says nothing."""
+    inputs, labels = 3 * drawn(7, 12, seed=5), torch.tensor([0, 5, 2, 3, 1, 4, 0])
+    before = (inputs @ network().weights[0].T + network().biases[0]).requires_grad_()
+    outputs = before.relu() @ network().weights[1].T + network().biases[1]
+    errors = -torch.autograd.grad(nn.functional.cross_entropy(outputs, labels, reduction="sum"), before)[0]
+    through = drawn(30, 4, seed=6)
+    signs = torch.tensor([1.0, -1, -1, 1, -1, 1, 1], dtype=torch.float64)[:, None]
+    added = (errors @ through).T @ inputs
+    found = oriented(signs * inputs, added, None, Adapted(network(), through))
+    assert int((found == inputs).all(1).sum()) >= 6
+
+
 def victim() -> Victim:
     plain = sgd_network("photos", 20, (60, 40), lr=0.01, batch_size=4, epochs=60)
     recipe = plain.training.model_copy(update={"lora_rank": 30, "dtype": "float64"})
@@ -81,7 +96,7 @@ def test_signs_are_told_through_an_update() -> None:
     apart, _ = without_adapter_start(start, end, 20, context(), shape=(3, 32, 32))
     assert apart is not None
     span = UpdateSpan.added_to(start, apart.network, None, apart=apart)
-    through = span.adapted(apart.up)
+    through = span.through_update(apart.up)
     assert isinstance(through.network, Adapted)
     assert len(through.way) == len(span.way)
     images = torch.as_tensor(trained.split.inputs).flatten(1).double()

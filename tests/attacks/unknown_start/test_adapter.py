@@ -121,14 +121,14 @@ def test_less_its_start_an_update_spans_the_images() -> None:
 
 
 def test_the_images_come_back_and_without_the_seed_none() -> None:
-    victim = victim_of(spec(dtype="float32"))
+    victim = victim_of(spec(dtype="float32", epochs=60))
     images = torch.nn.functional.normalize(torch.as_tensor(victim.split.inputs).flatten(1), dim=1)
 
     def found(params: CocktailPartyParams) -> int:
         candidates = torch.nn.functional.normalize(attacked(CocktailParty(params), victim).candidates.flatten(1), dim=1)
-        return int(((images @ candidates.T).amax(1) > 0.8).sum())
+        return int(((images @ candidates.T).amax(1) > 0.95).sum())
 
-    assert found(CocktailPartyParams(lora=True, seeds=20)) >= IMAGES // 2
+    assert found(CocktailPartyParams(lora=True, seeds=20)) >= IMAGES - 2
     assert found(CocktailPartyParams()) <= IMAGES // 4
 
 
@@ -148,9 +148,11 @@ def test_seeds_that_the_budget_left_untried_are_not_said_to_be_wrong() -> None:
     assert flags == ("a low-rank update of rank 30: no seed below 1 drew its start",)
 
 
-def test_a_start_that_is_not_known_has_no_update_beside_it() -> None:
+def test_a_start_that_is_not_known_has_no_update_beside_it_and_an_update_no_rounds() -> None:
     with pytest.raises(ValueError, match="with lora set start=known"):
         CocktailPartyParams(lora=True, start="guess")
+    with pytest.raises(ValueError, match="with lora set rounds=0"):
+        CocktailPartyParams(lora=True, rounds=1)
 
 
 def test_an_update_may_leave_layers_out_and_a_head_be_trained_but_no_hidden_bias() -> None:

@@ -7,7 +7,10 @@ import torch
 from attacking import sgd_network, victim_of
 from torch import Tensor
 
+from attacks.unknown_start.adapter import Apart
 from attacks.unknown_start.smoothness import SHORT, pictures_among, smoothest
+from victims.equations.network import Network
+from victims.ordinary.difference import Difference
 
 SHAPE = (3, 32, 32)
 
@@ -66,3 +69,27 @@ def test_neighbours_count_down_and_along() -> None:
     for one in (stripes, stripes.mT):
         assert pictures_among(torch.stack([flat, one]).flatten(1), (3, 8, 8)) == 1
     assert pictures_among(torch.stack([stripes, flat]).flatten(1), (3, 8, 8)) == 2
+
+
+@pytest.mark.parametrize(
+    ("alike", "shape", "images", "searched", "how"),
+    [
+        (True, SHAPE, None, 5, "smooth"),
+        (True, SHAPE, 7, 7, ""),
+        (True, SHAPE, 12, 8, ""),
+        (True, None, None, 8, ""),
+        (False, SHAPE, None, 8, ""),
+    ],
+)
+def test_directions_end_at_noise_where_all_entries_moved_alike(
+    photos: Tensor, alike: bool, shape: tuple[int, int, int] | None, images: int | None, searched: int, how: str
+) -> None:
+    """Of an update of rank 8, whose difference has 10 directions before a gap, five are smooth."""
+    smooth = torch.linalg.svd(photos, full_matrices=False).Vh[:5]
+    found = Difference(1.0, torch.ones(60), torch.cat([smooth, noise(55, 2)]), 10, 50.0, 0.0, 60)
+    up = torch.rand(60, 8, generator=torch.Generator().manual_seed(1000)) - 0.5
+    apart = Apart(Network((torch.zeros(60, 3072),), (None,)), 8, up if alike else up**5, shape)
+    rank, told = apart.directions(found, images)
+    assert rank == searched
+    assert how in told
+    assert bool(told) == bool(how)
