@@ -132,6 +132,23 @@ def test_the_images_come_back_and_without_the_seed_none() -> None:
     assert found(CocktailPartyParams()) <= IMAGES // 4
 
 
+def test_without_lora_no_update_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The numbers of every other variant are those of before there were updates."""
+    victim = victim_of(spec(lora_rank=None, dtype="float32"))
+    before = attacked(CocktailParty(CocktailPartyParams()), victim)
+
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    for name in ("unknown_start.adapter.smoothest", "unknown_start.adapter.pictures_among"):
+        monkeypatch.setattr(f"attacks.{name}", refused)
+    for name in ("span.let_through", "orientation.of_one_label", "span.Adapted"):
+        monkeypatch.setattr(f"attacks.independent_components.{name}", refused)
+    after = attacked(CocktailParty(CocktailPartyParams()), victim)
+    assert torch.equal(before.candidates, after.candidates)
+    assert not any("update" in flag for flag in after.flags)
+
+
 def test_a_seed_that_is_not_found_is_one_line() -> None:
     victim = victim_of(spec(dtype="float32"))
     missed = attacked(CocktailParty(CocktailPartyParams(lora=True, seeds=7)), victim)
