@@ -89,7 +89,7 @@ class Held:
         if has_tail(architecture.spec):
             at = partial(Tailed.between, build, start, end)
         if apart is not None:
-            return cls(front, features_span(first, apart.network, images, at, params, apart.rank))
+            return cls(front, features_span(first, apart.network, images, at, params, apart))
         return cls(front, features_span(first, last, images, at, params))
 
     @classmethod
@@ -127,14 +127,13 @@ def features_span(
     images: int | None,
     at: Callable[[float], Explaining],
     params: Params,
-    low_rank: int | None = None,
+    apart: Apart | None = None,
 ) -> UpdateSpan:
     """Return the span of the features, and what is known beside.
 
     The front moves too while it trains, so that an image has features of its own in every step; a gap ends their span
     only where the front stayed. Where nearly all directions are needed to hold the squares, noise fills them, as after
-    Adam, which scales the entries of a gradient each by its own factor; then those count that stand above it. A
-    low-rank update has at most as many as its rank: all before a gap count, and without a gap those above noise.
+    Adam, which scales the entries of a gradient each by its own factor; then those count that stand above it.
 
     Args:
         start: the fully connected layers at the beginning.
@@ -142,7 +141,7 @@ def features_span(
         images: n, None to read the number of directions off the weights.
         at: returns what explains errors at a share in [0, 1] of the way from the start to the end.
         params: hyperparameters.
-        low_rank: of the update that was taken apart; None without one.
+        apart: the end, where it is that of a low-rank update which was taken apart; None elsewhere.
 
     Raises:
         ValueError: the start is of another shape, is the released network itself, or is not where its training began.
@@ -150,11 +149,10 @@ def features_span(
     found, like = checked_difference(start, end), end.weights[0]
     added = like - found.decay * start.weights[0]
     rank, which = found.holding(1 - params.missed), f" with all but {params.missed:g} of the squares"
-    most = low_rank or len(found.directions)
-    if images is not None:
-        rank, which = min(images, most), ""
-    elif low_rank is not None:
-        rank, which = min(found.rank if found.shows_images else found.above_noise, most), ""
+    if apart is not None:
+        rank, which = apart.directions(found, images)
+    elif images is not None:
+        rank, which = min(images, len(found.directions)), ""
     elif rank > FULL * len(found.directions):
         rank, which = found.above_noise, " that stand above noise"
     flag = f"start decayed to {found.decay:.4g}, {rank} directions{which}"

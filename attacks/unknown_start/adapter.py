@@ -10,8 +10,8 @@ on average. For images that is filled in: of all that differ along A(0) the proj
 (`attacks.unknown_start.smoothness`). A(0) is drawn from an integer: by the right one its rows lie far more in the span
 of W1 - W1(0) than random rows do.
 
-Behind convolutions the features of images are in the place of the images, and are no smoother than noise. Where these
-have updates too, the starts of theirs were drawn before.
+Behind convolutions features are in the place of the images; they are not smooth, and nothing is filled in. Where the
+convolutions have updates too, the starts of theirs were drawn before.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from attacks.context import AttackContext
 from attacks.unknown_start import NO_UPDATE
-from attacks.unknown_start.smoothness import Shape, pictures_among, smoothest
+from attacks.unknown_start.smoothness import Shape, smooth_directions, smoothest
 from victims.equations.network import Network
 from victims.ordinary.adaptation import drawn_down
 from victims.ordinary.difference import Difference, difference
@@ -155,7 +155,9 @@ class Apart:
         if images is not None:
             return min(images, found.rank, self.rank), ""
         if self.shape is not None and _moved_alike(self.up):
-            return pictures_among(found.directions[: self.rank], self.shape), ", those that are smooth: n is not shown"
+            return smooth_directions(
+                found.directions[: self.rank], self.shape
+            ), ", those that are smooth: n is not shown"
         if found.shows_images:
             return min(found.rank, self.rank), ""
         return min(found.above_noise, self.rank), ", those that stand above noise: n is not shown"

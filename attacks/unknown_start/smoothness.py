@@ -17,6 +17,7 @@ AXES = 2, 3
 """Down and along pictures (m, C, H, W)."""
 
 Shape = tuple[int, int, int]
+"""(C, H, W) of an image."""
 
 
 def smoothest(rows: Tensor, lost: Tensor, shape: Shape | None) -> Tensor:
@@ -39,7 +40,7 @@ def smoothest(rows: Tensor, lost: Tensor, shape: Shape | None) -> Tensor:
     return rows - shares @ along
 
 
-def pictures_among(directions: Tensor, shape: Shape) -> int:
+def smooth_directions(directions: Tensor, shape: Shape) -> int:
     """Return how many directions there are up to the last one that is a mixture of images, at least 1.
 
     Args:

@@ -124,12 +124,12 @@ def test_the_images_come_back_and_without_the_seed_none() -> None:
     victim = victim_of(spec(dtype="float32", epochs=60))
     images = torch.nn.functional.normalize(torch.as_tensor(victim.split.inputs).flatten(1), dim=1)
 
-    def found(params: CocktailPartyParams) -> int:
+    def found(params: CocktailPartyParams, likeness: float) -> int:
         candidates = torch.nn.functional.normalize(attacked(CocktailParty(params), victim).candidates.flatten(1), dim=1)
-        return int(((images @ candidates.T).amax(1) > 0.95).sum())
+        return int(((images @ candidates.T).amax(1) > likeness).sum())
 
-    assert found(CocktailPartyParams(lora=True, seeds=20)) >= IMAGES - 2
-    assert found(CocktailPartyParams()) <= IMAGES // 4
+    assert found(CocktailPartyParams(lora=True, seeds=20), 0.95) >= IMAGES - 2
+    assert found(CocktailPartyParams(), 0.8) <= IMAGES // 4
 
 
 def test_without_lora_no_update_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ def test_without_lora_no_update_is_looked_for(monkeypatch: pytest.MonkeyPatch) -
     def refused(*_: object, **__: object) -> None:
         raise AssertionError
 
-    for name in ("unknown_start.adapter.smoothest", "unknown_start.adapter.pictures_among"):
+    for name in ("unknown_start.adapter.smoothest", "unknown_start.adapter.smooth_directions"):
         monkeypatch.setattr(f"attacks.{name}", refused)
     for name in ("span.let_through", "orientation.of_one_label", "span.Adapted"):
         monkeypatch.setattr(f"attacks.independent_components.{name}", refused)

@@ -16,7 +16,7 @@ from attacks.independent_components.params import CocktailPartyFeaturesParams
 from attacks.knowledge import Architecture
 from attacks.known_start.front import moved_convolutions
 from attacks.unknown_start import NO_UPDATE
-from attacks.unknown_start.adapter import DRAWS, without_adapter_start
+from attacks.unknown_start.adapter import DRAWS, Apart, without_adapter_start
 from bench.run.disclosure import view_of
 from victims.base import Victim
 from victims.equations.network import Network
@@ -143,6 +143,6 @@ def test_directions_end_at_a_gap_or_at_noise_and_never_behind_the_rank(noise: fl
     added = left * torch.tensor([100.0, 30.0, 1.0, 0.5, 0.2]) @ right.T
     last = first + added + noise * torch.randn(40, 60, generator=draws) / 60**0.5
     start, end = (Network((weight, torch.eye(40)), (None, None)) for weight in (first, last))
-    params = CocktailPartyFeaturesParams(lora=True, missed=1e-2)
-    assert len(features_span(start, end, None, lambda share: end, params, 5).basis) == rank
+    params, apart = CocktailPartyFeaturesParams(lora=True, missed=1e-2), Apart(end, 5, torch.ones(40, 5), None)
+    assert len(features_span(start, end, None, lambda share: end, params, apart).basis) == rank
     assert len(features_span(start, end, None, lambda share: end, params).basis) < 5

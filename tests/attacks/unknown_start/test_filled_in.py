@@ -8,7 +8,7 @@ from attacking import sgd_network, victim_of
 from torch import Tensor
 
 from attacks.unknown_start.adapter import Apart
-from attacks.unknown_start.smoothness import SHORT, pictures_among, smoothest
+from attacks.unknown_start.smoothness import SHORT, smooth_directions, smoothest
 from victims.equations.network import Network
 from victims.ordinary.difference import Difference
 
@@ -17,11 +17,8 @@ SHAPE = (3, 32, 32)
 
 @pytest.fixture(scope="module")
 def photos() -> Tensor:
-    return (
-        torch.as_tensor(victim_of(sgd_network("photos", 20, (5,), lr=0.01, batch_size=20, epochs=1)).split.inputs)
-        .flatten(1)
-        .double()
-    )
+    victim = victim_of(sgd_network("photos", 20, (5,), lr=0.01, batch_size=20, epochs=1))
+    return torch.as_tensor(victim.split.inputs).flatten(1).double()
 
 
 def noise(rows: int, seed: int) -> Tensor:
@@ -58,9 +55,9 @@ def test_what_is_lost_says_nothing_and_is_filled_in(photos: Tensor) -> None:
 
 def test_directions_are_images_up_to_the_last_smooth_one(photos: Tensor) -> None:
     smooth, rough = torch.linalg.svd(photos, full_matrices=False).Vh[:5], noise(5, 2)
-    assert pictures_among(torch.cat([smooth, rough]), SHAPE) == 5
-    assert pictures_among(torch.cat([smooth[:2], rough[:1], smooth[2:3], rough]), SHAPE) == 4
-    assert pictures_among(rough, SHAPE) == 1
+    assert smooth_directions(torch.cat([smooth, rough]), SHAPE) == 5
+    assert smooth_directions(torch.cat([smooth[:2], rough[:1], smooth[2:3], rough]), SHAPE) == 4
+    assert smooth_directions(rough, SHAPE) == 1
 
 
 def test_neighbours_count_down_and_along() -> None:
@@ -68,8 +65,8 @@ def test_neighbours_count_down_and_along() -> None:
     stripes = torch.ones(3, 8, 8, dtype=torch.float64) * torch.tensor([1.0, -1.0]).repeat(4).double()
     flat = torch.ones_like(stripes)
     for one in (stripes, stripes.mT):
-        assert pictures_among(torch.stack([flat, one]).flatten(1), (3, 8, 8)) == 1
-    assert pictures_among(torch.stack([stripes, flat]).flatten(1), (3, 8, 8)) == 2
+        assert smooth_directions(torch.stack([flat, one]).flatten(1), (3, 8, 8)) == 1
+    assert smooth_directions(torch.stack([stripes, flat]).flatten(1), (3, 8, 8)) == 2
 
 
 @pytest.mark.parametrize(
