@@ -19,7 +19,7 @@ from attacks.base import (
 )
 from attacks.independent_components.params import CocktailPartyParams
 from attacks.known_start.no_image import FIRST_STAYED, STILL, declined, doubted, took_no_crops, took_no_update
-from attacks.unknown_start import NO_UPDATE, THREATS
+from attacks.unknown_start import NO_MOMENTUM, NO_UPDATE, THREATS, knowledge_of
 from victims.networks import DENSE_FIRST
 
 if TYPE_CHECKING:
@@ -45,21 +45,23 @@ class CocktailParty(Attack[CocktailPartyParams]):
         "seed": {"start": "guess"},
         "told": {"images": "told"},
         "forgotten": {"start": "forgotten", "pixel_size": 0.25, "signs": "both"},
+        "momentum": {"start": "momentum"},
+        "momentum-crops": {"start": "momentum", "crops": 4, "flips": True},
         "rounds": {"rounds": 16},
         "crops": {"crops": 4, "flips": True},
         "lora": {"lora": True},
     }
-    audits: ClassVar[tuple[str, ...]] = ("", "seed", "forgotten", "crops", "lora")
+    audits: ClassVar[tuple[str, ...]] = ("", "seed", "forgotten", "momentum", "momentum-crops", "crops", "lora")
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:
         """The needs, without a start that is not told, and with n where it is."""
-        needs = self.needs if self.params.start == "known" else self.needs - {Knowledge.INITIAL_WEIGHTS}
+        needs = knowledge_of(self.needs, self.params.start)
         return needs | {Knowledge.N} if self.params.images == "told" else needs
 
     @property
     def threat(self) -> Threat:
-        """Who can mount it: a start that is guessed, or that is forgotten, need not be known."""
+        """Who can mount it: a start that is guessed, forgotten, or replaced by the momentum need not be known."""
         return THREATS[self.params.start]
 
     def supports(self, victim: VictimSpec) -> str | None:
@@ -68,6 +70,8 @@ class CocktailParty(Attack[CocktailPartyParams]):
         Crops are undone where there were some, and low-rank updates taken apart.
         """
         otherwise, params = "start=guess to look for its seed, or start=forgotten", self.params
+        if params.start == "momentum" and not victim.tells_momentum:
+            return NO_MOMENTUM
         if why := declined(victim, params.start, otherwise, DENSE_FIRST):
             return why
         return took_no_crops(victim, params.crops) or took_no_update(victim, params.lora)
@@ -77,6 +81,8 @@ class CocktailParty(Attack[CocktailPartyParams]):
         start = self.params.start
         if self.params.lora and exposure.start is not None and exposure.start.adapter is None:
             return NO_UPDATE
+        if start == "momentum":
+            return None
         return exposure.start_remains if start == "forgotten" else doubted(exposure, start, self.params.seeds)
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:

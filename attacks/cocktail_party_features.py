@@ -19,7 +19,7 @@ from attacks.base import (
 )
 from attacks.independent_components.params import CocktailPartyFeaturesParams
 from attacks.known_start.no_image import LAST_ALONE, STILL, took_no_crops, took_no_update
-from attacks.unknown_start import NO_UPDATE, THREATS
+from attacks.unknown_start import NO_MOMENTUM, NO_UPDATE, THREATS, knowledge_of
 
 if TYPE_CHECKING:
     from attacks.independent_components.maps import Held
@@ -51,6 +51,8 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         "filters": {"rounds": 0},
         "scratch": {"missed": 3e-4},
         "seed": {"start": "guess", "missed": 3e-4},
+        "momentum": {"start": "momentum"},
+        "momentum-crops": {"start": "momentum", "crops": 4, "flips": True},
         "forgotten": {
             "start": "forgotten",
             "rounds": 0,
@@ -62,17 +64,17 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         "joint": {"images": "told", "joint_rounds": 3},
         "lora": {"lora": True},
     }
-    audits: ClassVar[tuple[str, ...]] = ("", "forgotten", "crops", "joint", "lora")
+    audits: ClassVar[tuple[str, ...]] = ("", "forgotten", "momentum", "momentum-crops", "crops", "joint", "lora")
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:
         """The needs, without a start that is not told, and with n where it is."""
-        needs = self.needs if self.params.start == "known" else self.needs - {Knowledge.INITIAL_WEIGHTS}
+        needs = knowledge_of(self.needs, self.params.start)
         return needs | {Knowledge.N} if self.params.images == "told" else needs
 
     @property
     def threat(self) -> Threat:
-        """Who can mount it: a start that is guessed, or that is forgotten, need not be known."""
+        """Who can mount it: a start that is guessed, forgotten, or replaced by the momentum need not be known."""
         return THREATS[self.params.start]
 
     def supports(self, victim: VictimSpec) -> str | None:
@@ -80,6 +82,8 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         architecture, start = victim.architecture, self.params.start
         if start == "known" and not victim.tells_start:
             return "the start of its training is not known; set start=guess to look for its seed, or start=forgotten"
+        if start == "momentum" and not victim.tells_momentum:
+            return NO_MOMENTUM
         if architecture.kind not in ("conv", "cnn", "front"):
             return f"{architecture.label}: for convolutions, and a fully connected hidden layer right behind them"
         if start == "guess" and architecture.kind != "cnn":

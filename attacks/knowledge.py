@@ -34,6 +34,7 @@ class Knowledge(StrEnum):
     TRAINING = "training algorithm"
     INITIAL_WEIGHTS = "initial weights"
     EARLIER_WEIGHTS = "earlier weights"
+    MOMENTUM = "optimiser's momentum"
     GRADIENT_TRACE = "gradient trace"
     PRIOR = "prior"
     TRAINING_IMAGES = "oracle: training images"
@@ -45,6 +46,7 @@ class Threat(StrEnum):
     QUERIES = "query access"
     WEIGHTS = "the weights alone"
     SEED = "the weights and a guessable seed"
+    MOMENTUM = "the weights and the optimiser's state"
     START = "the weights and the start of the training"
     RELEASES = "the weights before and after a deletion"
     RECORDS = "the weights and all records but one"
@@ -60,6 +62,8 @@ def threat_of(knowledge: frozenset[Knowledge]) -> Threat | None:
         return Threat.START
     if Knowledge.EARLIER_WEIGHTS in knowledge:
         return Threat.RELEASES
+    if Knowledge.MOMENTUM in knowledge:
+        return Threat.MOMENTUM
     if Knowledge.WEIGHTS in knowledge:
         return Threat.WEIGHTS
     return Threat.QUERIES if Knowledge.LOGITS in knowledge else None
@@ -198,6 +202,15 @@ class VictimView:
         """The weights that were released before the last ones, in the order of release; empty if there are none."""
         earlier: tuple[dict[str, Tensor], ...] = self._read(Knowledge.EARLIER_WEIGHTS)
         return tuple({name: value.clone() for name, value in weights.items()} for weights in earlier)
+
+    @property
+    def momentum(self) -> dict[str, Tensor] | None:
+        """The optimiser's running mean of the gradients by parameter name; None where it was not released.
+
+        It is SGD's momentum or Adam's first moment, up to a factor.
+        """
+        mean: dict[str, Tensor] | None = self._read(Knowledge.MOMENTUM)
+        return None if mean is None else {name: value.clone() for name, value in mean.items()}
 
     @property
     def gradient_trace(self) -> dict[str, Tensor]:

@@ -28,6 +28,7 @@ class Victim:
         scale: (C, 1, 1), what one unit of an input is in pixels of [0, 1]; (1, 1, d) for the columns of a table.
         start: the weights that its training started from by parameter name, None where they were not kept.
         earlier: the weights that were released on the way, in the order of release.
+        momentum: the optimiser's running mean of the gradients by parameter name, None where it was not released.
         units: what the columns mean where it was trained on rows of a table; None for images.
     """
 
@@ -37,6 +38,7 @@ class Victim:
     scale: np.ndarray = field(default_factory=lambda: np.ones((1, 1, 1), np.float32))
     start: dict[str, Tensor] | None = None
     earlier: tuple[dict[str, Tensor], ...] = ()
+    momentum: dict[str, Tensor] | None = None
     units: Units | None = None
 
     @property

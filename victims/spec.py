@@ -195,6 +195,11 @@ class VictimSpec(Retrainable):
         return self.keeps_start and not any(isinstance(defence, RandomSeed) for defence in self.defences)
 
     @property
+    def tells_momentum(self) -> bool:
+        """Whether an attacker can be told the optimiser's momentum; what is defended on release keeps it back."""
+        return isinstance(self.training, Ordinary) and self.training.momentum_released and not self.defences
+
+    @property
     def crops(self) -> int:
         """The most pixels by which random crops moved an image in its training, 0 without."""
         if isinstance(self.training, Ordinary):

@@ -1,4 +1,4 @@
-"""The start of a training: told, drawn by a seed that is guessed, or estimated layer by layer."""
+"""The start of a training: told, drawn by a seed that is guessed, estimated layer by layer, or a step before the end."""
 
 from __future__ import annotations
 
@@ -9,25 +9,29 @@ from torch import Tensor
 
 from attacks.context import AttackContext
 from attacks.knowledge import VictimView
-from attacks.unknown_start import UNLIKE
+from attacks.unknown_start import NO_MOMENTUM, UNLIKE
+from attacks.unknown_start.momentum import before_a_step
 from attacks.unknown_start.uniform import STEPS, StartSeparation
 from victims.equations.row_space import CosineSpace
 from victims.spec import BuiltSpec
 
+STILL_MEAN = "the optimiser's momentum of the first fully connected layer is zero, or is not given"
+
 
 def initial_weights(
-    view: VictimView, ctx: AttackContext, start: Literal["known", "guess", "uniform"], seeds: int
+    view: VictimView, ctx: AttackContext, start: Literal["known", "guess", "uniform", "momentum"], seeds: int
 ) -> tuple[dict[str, Tensor] | None, tuple[str, ...]]:
     """Return the initial weights by parameter name, None if they cannot be told, and flags on how they were had.
 
     Args:
         view: what the attack knows.
         ctx: for progress and budget.
-        start: whether it is told, its seed guessed, or itself estimated.
+        start: whether it is told, its seed guessed, itself estimated, or taken a step before the end, along the
+            optimiser's momentum.
         seeds: how many seeds are tried, from 0 on.
 
     Raises:
-        ValueError: the victim has no one start to tell.
+        ValueError: the victim has no one start to tell, or no momentum.
     """
     ctx.resume()  # what was spent before an interruption counts while a start is sought
     if start == "known":
@@ -37,6 +41,11 @@ def initial_weights(
     if start == "uniform":
         weights = {name: value.float() for name, value in view.weights.items()}
         return estimated_start(weights, view.architecture.input_shape, lambda: ctx.expired(0), ctx.progress)
+    if start == "momentum":
+        if view.momentum is None:
+            raise ValueError(NO_MOMENTUM)
+        before = before_a_step(view.weights, view.momentum)
+        return before, ("a step along the optimiser's momentum taken for the training",) if before else (STILL_MEAN,)
     from victims.ordinary.seeds import drawn_start, guess_seed
 
     architecture = view.architecture

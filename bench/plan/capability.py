@@ -54,6 +54,8 @@ def tellable(victim: AnySpec) -> frozenset[Knowledge]:
         told |= {Knowledge.KERNEL_WIDTH}
     if victim.tells_start:
         told |= {Knowledge.INITIAL_WEIGHTS}
+    if victim.tells_momentum:
+        told |= {Knowledge.MOMENTUM}
     if victim.training.kind == "ordinary":
         told |= {Knowledge.TRAINING} | ({Knowledge.EARLIER_WEIGHTS} if victim.training.snapshots else set())
     return told

@@ -188,6 +188,7 @@ def _facts(victim: Victim) -> Facts:
         Knowledge.LOGITS: None,
         Knowledge.INITIAL_WEIGHTS: victim.start if victim.spec.tells_start else None,
         Knowledge.EARLIER_WEIGHTS: victim.earlier,
+        Knowledge.MOMENTUM: victim.momentum if victim.spec.tells_momentum else None,
         Knowledge.TRAINING_IMAGES: (torch.from_numpy(split.inputs), labels),
     }
     if isinstance(training, Ordinary):

@@ -154,6 +154,15 @@ class Descent:
             else:
                 self.averaged[name] = value.clone()
 
+    def momentum(self) -> dict[str, Tensor]:
+        """Return the optimiser's running mean of the gradients by parameter name, on the CPU.
+
+        SGD's is not divided by its weight, which no attack asks for.
+        """
+        moment = "momentum_buffer" if self.training.optimiser == "sgd" else "exp_avg"
+        named = ((name, parameter) for name, parameter in self.model.named_parameters() if parameter.requires_grad)
+        return {name: self.optimiser.state[parameter][moment].cpu().clone() for name, parameter in named}
+
     def state(self) -> dict[str, Tensor]:
         """Return all that `restore` needs; the tensors are those that the next step changes."""
         named = under(MODEL, self.model.state_dict())

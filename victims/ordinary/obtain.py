@@ -27,8 +27,9 @@ from victims.recipes import Interpolation, Ordinary
 from victims.spec import BuiltSpec, VictimSpec
 from victims.training.loop import TrainProgress
 
-START, SNAPSHOTS = "start.safetensors", "snapshots.safetensors"
-"""The files, beside every victim's two, of the weights that its training started from and of weights on the way."""
+START, SNAPSHOTS, MOMENTUM = "start.safetensors", "snapshots.safetensors", "momentum.safetensors"
+"""The files, beside every victim's two, of the weights that its training started from, of weights on the way, and of
+the optimiser's running mean of the gradients."""
 TEST_IMAGES = 500
 FLAT = 1e-6
 """A channel of smaller deviation is left as it is."""
@@ -134,14 +135,15 @@ def _others(spec: VictimSpec, raw: RawDataset, own: Split, mean: np.ndarray, sca
 
 
 def _load(spec: VictimSpec, folder: Path, data: Data, notice: Callable[[str], None]) -> Victim | None:
-    card = victim_card(VictimCard, spec, folder, notice, (WEIGHTS, START, SNAPSHOTS))
+    card = victim_card(VictimCard, spec, folder, notice, (WEIGHTS, START, SNAPSHOTS, MOMENTUM))
     if card is None:
         return None
     assert isinstance(spec.architecture, BuiltSpec)
     model = blank(spec.architecture, data.split.inputs.shape[1:])
     model.load_state_dict(load_file(folder / WEIGHTS))
     earlier = _unpacked(load_file(folder / SNAPSHOTS)) if card.snapshots_sha256 else ()
-    return Victim(card, model, data.split, data.scale, load_file(folder / START), earlier)
+    momentum = load_file(folder / MOMENTUM) if card.momentum_sha256 else None
+    return Victim(card, model, data.split, data.scale, load_file(folder / START), earlier, momentum)
 
 
 def _train(
@@ -163,12 +165,14 @@ def _train(
         begun = write_tensors(folder / START, start.state_dict())
         packed = _packed(trained.snapshots)
         passed = write_tensors(folder / SNAPSHOTS, packed) if packed else None
+        momentum = {name: value.float() for name, value in trained.momentum.items()}
+        mean = write_tensors(folder / MOMENTUM, momentum) if momentum else None
         stored = write_tensors(folder / WEIGHTS, model.state_dict())
         card = describe(spec, model, data.split, origin(stored, dataset_sha256, device, seconds, training.source))
         card = with_start(card, begun, start.state_dict(), model.state_dict())
-        card = card.model_copy(update={"snapshots_sha256": passed})
+        card = card.model_copy(update={"snapshots_sha256": passed, "momentum_sha256": mean})
         card.store(folder)
-    return Victim(card, model, data.split, data.scale, start.state_dict(), _unpacked(packed))
+    return Victim(card, model, data.split, data.scale, start.state_dict(), _unpacked(packed), momentum or None)
 
 
 def _packed(snapshots: dict[int, dict[str, Tensor]]) -> dict[str, Tensor]:

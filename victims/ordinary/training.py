@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -29,11 +29,13 @@ class Trained:
         start: the network that it started from.
         model: the network at its end.
         snapshots: by epoch, the state of the network after it.
+        momentum: the optimiser's running mean of the gradients by parameter name; empty if it is not released.
     """
 
     start: nn.Module
     model: nn.Module
     snapshots: dict[int, dict[str, Tensor]]
+    momentum: dict[str, Tensor] = field(default_factory=dict)
 
 
 def train_ordinary(
@@ -87,7 +89,8 @@ def train_ordinary(
     snapshots = {epoch: below(f"{SNAPSHOT}{epoch}.", kept) for epoch in training.snapshots}
     end = blank(architecture, shape).to(dtype)
     end.load_state_dict(merged(model, start.state_dict()))
-    return Trained(start, end, {epoch: found for epoch, found in snapshots.items() if found})
+    momentum = descent.momentum() if training.momentum_released else {}
+    return Trained(start, end, {epoch: found for epoch, found in snapshots.items() if found}, momentum)
 
 
 def _pretrain(

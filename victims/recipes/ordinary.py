@@ -60,6 +60,9 @@ class Ordinary(Recipe):
             W_l + B_l A_l. A_l (r, h_{l-1}) starts as torch starts a layer, B_l (h_l, r) at zero, and the biases stay.
             None to train the weights themselves.
         snapshots: epochs, rising, after which weights are released besides those at the end.
+        momentum_released: whether the optimiser's running mean of the gradients is released with the weights, as in a
+            checkpoint from which training goes on: SGD's momentum (Polyak 1964), Adam's first moment (Kingma and Ba
+            2015, Algorithm 1).
     """
 
     kind: Literal["ordinary"] = "ordinary"
@@ -83,6 +86,7 @@ class Ordinary(Recipe):
     last_layers: Annotated[PositiveInt | None, omitted_if_default(None)] = None
     lora_rank: Annotated[PositiveInt | None, omitted_if_default(None)] = None
     snapshots: Annotated[tuple[PositiveInt, ...], omitted_if_default(())] = ()
+    momentum_released: Annotated[bool, omitted_if_default(False)] = False
     dtype: Literal["float32", "float64"] = "float32"
 
     @model_validator(mode="after")
@@ -101,6 +105,8 @@ class Ordinary(Recipe):
             raise ValueError("snapshots are of the weights and not of their average: set snapshots or average")
         if self.lora_rank is not None and self.average is not None:
             raise ValueError("of a low-rank update two factors are trained, not the weights: set lora_rank or average")
+        if self.momentum_released and (self.lora_rank is not None or (self.optimiser == "sgd" and not self.momentum)):
+            raise ValueError("momentum_released is for weights that are trained themselves, by an optimiser that has it")
         if self.mixed_precision and self.dtype == "float64":
             raise ValueError("torch.autocast takes products of float32 alone: set mixed_precision or dtype=float64")
         as_it_is = self.augmentation == Augmentation() and not (self.dropout or self.label_smoothing)
@@ -124,6 +130,7 @@ class Ordinary(Recipe):
         noise += ", bfloat16 products" if self.mixed_precision else ""
         noise += f", average of {self.average:g}" if self.average else ""
         kept = f", {len(self.snapshots)} snapshots" if self.snapshots else ""
+        kept += ", momentum released" if self.momentum_released else ""
         kept += ", raw inputs" if self.inputs == "raw" else ""
         passes = f"{self.epochs} epochs, batch {self.batch_size}"
         return f"{name} lr {self.lr:g}, {passes}{decay}{noise}{private}{tuned}{part}{kept}"

@@ -9,7 +9,7 @@ these activations, `ln` layer normalisation before them, `width1000` 1,000 hidde
 `flips`, `crops` by at most 4 pixels, `crops1` by one, `jitter` of the colours, `erasing` of a rectangle, `mixup`,
 `cutmix` and `dropout` of one half came in at every step; labels had a `smoothing` of .1, products were in `bf16`, or
 `ema`, a moving average of the weights, is released; a `recipe` has all of these but dropout and what mixes images, for
-as many `epochs` as its name says. Without `c10` they are the binary problems of Haim et al. 2022.
+as many `epochs` as its name says; with `state` the optimiser's state is released too. Without `c10` they are the binary problems of Haim et al. 2022.
 """
 
 from __future__ import annotations
@@ -109,6 +109,12 @@ def _activated(usual: VictimSpec, activation: Literal["gelu", "tanh"]) -> Victim
     return usual.model_copy(update={"name": f"{usual.name}-{activation}", "architecture": architecture})
 
 
+def _with_state(usual: VictimSpec) -> VictimSpec:
+    """Return a victim that is released with its optimiser's state, as a checkpoint from which training goes on."""
+    training = usual.training.model_copy(update={"momentum_released": True})
+    return usual.model_copy(update={"name": f"{usual.name}-state", "training": training})
+
+
 def _smooth(dataset: str, n: int, variant: str, activation: Literal["gelu", "tanh"], ln: bool = False) -> VictimSpec:
     """Return a victim of two hidden layers with an activation other than the ReLU."""
     usual = _mlp(dataset, n, variant)
@@ -160,4 +166,17 @@ VICTIMS = (
     _activated(_cnn("cifar", 100, "finetuned"), "tanh"),
     _activated(_pooled(_deep("cifar", 100)), "gelu"),
     _activated(_cnn("digits", 20, "finetuned"), "gelu"),
+    *map(
+        _with_state,
+        (
+            *(_mlp("cifar", n, "adamw") for n in (100, 500, 2000)),
+            *(_mlp("cifar", 100, f"adamw-{habit}") for habit in ("crops", "recipe")),
+            *(_mlp("cifar", 100, variant) for variant in ("sgd", "sgd-lr5e-3-recipe", "finetuned-adamw-recipe")),
+            _mlp("cifar", 2000, "adamw-recipe"),
+            *(_mlp(dataset, n, "adamw") for dataset, n in (("mnist", 500), ("digits", 20))),
+            *(_cnn("cifar", 100, variant) for variant in ("adamw", "adamw-recipe", "finetuned-adamw-recipe")),
+            _pooled(_deep("cifar", 100, "adamw")),
+            _cnn("digits", 20, "adamw"),
+        ),
+    ),
 )

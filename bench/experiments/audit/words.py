@@ -19,6 +19,7 @@ WHO = {
     Threat.QUERIES: "asks the model for its outputs and has nothing else",
     Threat.WEIGHTS: "has the weights alone",
     Threat.SEED: "has the weights and guesses the seed of the start",
+    Threat.MOMENTUM: "has the weights and the optimiser's state",
     Threat.START: "has the weights and the start of the training",
     Threat.RELEASES: "has the weights before and after a deletion",
     Threat.RECORDS: "has the weights and all records but one",

@@ -1,0 +1,33 @@
+"""The optimiser's state in the place of a start: what the last batches would add to the weights.
+
+An optimiser keeps a running mean of the gradients, m_T = sum_s beta^s g_(T-s): SGD its momentum (Polyak 1964), Adam its
+first moment (Kingma and Ba 2015, Algorithm 1), which is not yet scaled entry by entry as Adam's steps are. So the rows
+of m_T for the first layer are sums of errors times images of the last batches (Kariyappa et al. 2023 have one gradient),
+whatever the optimiser, the start, and the number of images before. A step from theta + eta m_T to theta adds -eta m_T to
+a start that is known then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+FIRST = "layers.0.weight"
+STEP = 0.1
+"""The step's length in the first fully connected layer, relative to its weights: errors hardly differ along it, and
+float32 still holds it."""
+
+
+def before_a_step(weights: Mapping[str, Tensor], momentum: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
+    """Return the weights theta + eta m by parameter name; None where the first fully connected layer has no momentum.
+
+    Args:
+        weights: theta, as released.
+        momentum: m; what has none stays.
+    """
+    mean = momentum.get(FIRST)
+    if mean is None or not bool(mean.any()):
+        return None
+    eta = STEP * float(weights[FIRST].norm() / mean.norm())
+    return {name: value + eta * momentum[name] if name in momentum else value for name, value in weights.items()}
