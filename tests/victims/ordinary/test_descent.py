@@ -23,6 +23,7 @@ KINDS: dict[str, tuple[MLPSpec | CNNSpec | SmoothMLPSpec, dict[str, Any]]] = {
     "sgd": (NETWORK, {}),
     "adamw": (NETWORK, {"optimiser": "adamw", "lr": 1e-2, "schedule": "step", "clip": 0.5}),
     "finetuned": (NETWORK, {"pretraining": Pretraining(epochs=3, batch_size=4)}),
+    "state": (NETWORK, {"optimiser": "adamw", "lr": 1e-2, "momentum_released": True}),
     "lora": (NETWORK, {"lora_rank": 2, "snapshots": (1, 3)}),
     "smooth": (SmoothMLPSpec(hidden=(9,), layer_norm=True, outputs=5), {"optimiser": "adamw", "lr": 1e-2}),
     "augmented": (NETWORK, AUGMENTED),
@@ -63,6 +64,7 @@ def trained(kind: str, checkpoint: Path | None = None, kill_at: int | None = Non
 def same(one: Trained, other: Trained) -> bool:
     pairs = [(one.start.state_dict(), other.start.state_dict()), (one.model.state_dict(), other.model.state_dict())]
     pairs += [(one.snapshots[epoch], other.snapshots[epoch]) for epoch in one.snapshots]
+    pairs.append((one.momentum, other.momentum))
     assert one.snapshots.keys() == other.snapshots.keys()
     return all(torch.equal(value, second[name]) for first, second in pairs for name, value in first.items())
 

@@ -1,0 +1,114 @@
+"""The optimiser's state in the place of a start: a step along it, and the images of the last batches out of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from attacking import attacked, sgd_network, victim_of
+from torch import Tensor
+
+from attacks.base import Attack, Knowledge, Threat
+from attacks.cocktail_party import CocktailParty
+from attacks.cocktail_party_features import CocktailPartyFeatures
+from attacks.unknown_start import NO_MOMENTUM
+from attacks.unknown_start.momentum import STEP, before_a_step
+from attacks.unknown_start.start import STILL_MEAN
+from victims.base import Victim
+from victims.networks import CNNSpec
+from victims.spec import VictimSpec
+
+ADAMW = {"optimiser": "adamw", "lr": 3e-3, "weight_decay": 1e-2, "batch_size": 10, "epochs": 15}
+
+
+def network(dataset: str, n: int, hidden: tuple[int, int]) -> VictimSpec:
+    return sgd_network(dataset, n, hidden, lr=0.02, batch_size=10, epochs=10)
+
+
+def released(victim: VictimSpec, **changes: Any) -> VictimSpec:
+    training = victim.training.model_copy(update={"momentum_released": True, **changes})
+    return victim.model_copy(update={"name": f"{victim.name}-state", "training": training})
+
+
+PHOTOS = released(network("photos", 20, (60, 40)), **ADAMW)
+
+
+def cosines(victim: Victim, candidates: Tensor) -> Tensor:
+    """Of each training image and the candidate nearest to it, (n,)."""
+    images = torch.from_numpy(victim.split.inputs).flatten(1)
+    return (F.normalize(images) @ F.normalize(candidates.flatten(1)).T).amax(1)
+
+
+def test_it_is_a_step_along_the_mean_of_the_gradients() -> None:
+    """After Kariyappa et al. 2023, whose attacker has one gradient: what the step adds is that gradient."""
+    generator = torch.Generator().manual_seed(0)
+    weights = {f"layers.{l}.weight": torch.randn(5, 7, generator=generator, dtype=torch.float64) for l in range(2)}
+    weights["front.0.weight"] = torch.ones(3, dtype=torch.float64)
+    mean = {f"layers.{l}.weight": torch.randn(5, 7, generator=generator, dtype=torch.float64) for l in range(2)}
+    before = before_a_step(weights, mean)
+    assert before is not None
+    steps = [before[name] - weights[name] for name in mean]
+    assert float(steps[0].norm() / weights["layers.0.weight"].norm()) == pytest.approx(STEP)
+    factor = float(steps[0].norm() / mean["layers.0.weight"].norm())
+    for step, name in zip(steps, mean, strict=True):
+        torch.testing.assert_close(step, factor * mean[name])
+    assert torch.equal(before["front.0.weight"], weights["front.0.weight"])
+
+
+@pytest.mark.parametrize("mean", [{}, {"layers.0.weight": torch.zeros(2, 3)}, {"layers.1.weight": torch.ones(2, 2)}])
+def test_without_a_mean_of_the_first_layer_there_is_no_step(mean: dict[str, Tensor]) -> None:
+    assert before_a_step({"layers.0.weight": torch.ones(2, 3), "layers.1.weight": torch.ones(2, 2)}, mean) is None
+
+
+def test_photographs_that_adam_scaled_entry_by_entry_come_out_of_its_first_moment() -> None:
+    victim = victim_of(PHOTOS)
+    found = attacked(CocktailParty(CocktailParty.Params(**CocktailParty.variants["momentum"])), victim)
+
+    assert len(found.candidates) == 20
+    assert int((cosines(victim, found.candidates) > 0.97).sum()) >= 17
+    with_start = attacked(CocktailParty(CocktailParty.Params()), victim)
+    assert int((cosines(victim, with_start.candidates) > 0.97).sum()) <= 3
+
+
+def test_of_many_images_it_has_those_of_the_last_batches() -> None:
+    """The last ten batches of ten, of which each epoch has twelve, count .9^s; the start is far behind them."""
+    victim = victim_of(released(network("photos", 120, (160, 40)), **ADAMW | {"epochs": 6}))
+    assert victim.momentum is not None
+    order = torch.Generator().manual_seed(victim.spec.seed)
+    for _ in range(6):
+        last = torch.randperm(120, generator=order)
+    images = torch.from_numpy(victim.split.inputs).flatten(1).double()
+    errors = victim.momentum["layers.0.weight"].double() @ torch.linalg.pinv(images)
+    sizes = (errors.norm(dim=0) * images.norm(dim=1))[last].view(12, 10).mean(1)
+    assert float(sizes[-4:].min()) > float(sizes[:4].max())
+
+
+@pytest.mark.parametrize("kind", [CocktailParty, CocktailPartyFeatures])
+def test_it_needs_the_state_and_no_start(kind: type[Attack[Any]]) -> None:
+    attack = kind(kind.Params(start="momentum"))
+    assert Knowledge.MOMENTUM in attack.knowledge
+    assert Knowledge.INITIAL_WEIGHTS not in attack.knowledge
+    assert attack.threat is Threat.MOMENTUM
+    assert attack.supports(network("photos", 20, (60, 40))) == NO_MOMENTUM
+
+
+def test_behind_a_convolution_features_come_out_of_it() -> None:
+    architecture = CNNSpec(channels=(12,), hidden=(100,), outputs=10)
+    described = released(network("photos", 10, (60, 40)), **ADAMW)
+    described = described.model_copy(update={"name": "photos-cnn-10-c10-state", "architecture": architecture})
+    victim = victim_of(described)
+    params = CocktailPartyFeatures.Params(start="momentum")
+    found = attacked(CocktailPartyFeatures(params), victim)
+    assert int((cosines(victim, found.candidates) > 0.8).sum()) >= 8
+
+
+def test_a_mean_of_zero_shows_nothing_and_says_so() -> None:
+    victim = victim_of(PHOTOS)
+    assert victim.momentum is not None
+    for value in victim.momentum.values():
+        value.zero_()
+    found = attacked(CocktailParty(CocktailParty.Params(start="momentum")), victim)
+    assert not found.candidates.any()
+    assert found.flags == (STILL_MEAN,)
