@@ -19,7 +19,7 @@ from attacks.base import (
 )
 from attacks.independent_components.params import CocktailPartyParams
 from attacks.known_start.no_image import FIRST_STAYED, STILL, declined, doubted, took_no_crops, took_no_update
-from attacks.unknown_start import NO_MOMENTUM, NO_UPDATE, THREATS, knowledge_of
+from attacks.unknown_start import NO_UPDATE, THREATS, knowledge_of
 from victims.networks import DENSE_FIRST
 
 if TYPE_CHECKING:
@@ -70,8 +70,6 @@ class CocktailParty(Attack[CocktailPartyParams]):
         Crops are undone where there were some, and low-rank updates taken apart.
         """
         otherwise, params = "start=guess to look for its seed, or start=forgotten", self.params
-        if params.start == "momentum" and not victim.tells_momentum:
-            return NO_MOMENTUM
         if why := declined(victim, params.start, otherwise, DENSE_FIRST):
             return why
         return took_no_crops(victim, params.crops) or took_no_update(victim, params.lora)

@@ -19,7 +19,7 @@ from attacks.base import (
 )
 from attacks.independent_components.params import CocktailPartyFeaturesParams
 from attacks.known_start.no_image import LAST_ALONE, STILL, took_no_crops, took_no_update
-from attacks.unknown_start import NO_MOMENTUM, NO_UPDATE, THREATS, knowledge_of
+from attacks.unknown_start import NO_UPDATE, THREATS, knowledge_of, untold
 
 if TYPE_CHECKING:
     from attacks.independent_components.maps import Held
@@ -80,10 +80,8 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
     def supports(self, victim: VictimSpec) -> str | None:
         """Return why not: it needs its start, unless it is forgotten, and a hidden layer behind convolutions."""
         architecture, start = victim.architecture, self.params.start
-        if start == "known" and not victim.tells_start:
-            return "the start of its training is not known; set start=guess to look for its seed, or start=forgotten"
-        if start == "momentum" and not victim.tells_momentum:
-            return NO_MOMENTUM
+        if why := untold(victim, start, "start=guess to look for its seed, or start=forgotten"):
+            return why
         if architecture.kind not in ("conv", "cnn", "front"):
             return f"{architecture.label}: for convolutions, and a fully connected hidden layer right behind them"
         if start == "guess" and architecture.kind != "cnn":

@@ -56,19 +56,18 @@ def threat_of(knowledge: frozenset[Knowledge]) -> Threat | None:
     """Return the adversary who has this knowledge; None if it holds an oracle's, or nothing of the model."""
     if any(item.startswith(ORACLE) for item in knowledge):
         return None
-    if Knowledge.KNOWN_POINTS in knowledge:
-        return Threat.RECORDS
-    if Knowledge.INITIAL_WEIGHTS in knowledge:
-        return Threat.START
-    if Knowledge.EARLIER_WEIGHTS in knowledge:
-        return Threat.RELEASES
-    if Knowledge.MOMENTUM in knowledge:
-        return Threat.MOMENTUM
-    if Knowledge.WEIGHTS in knowledge:
-        return Threat.WEIGHTS
-    return Threat.QUERIES if Knowledge.LOGITS in knowledge else None
+    return next((threat for item, threat in OPENS.items() if item in knowledge), None)
 
 
+OPENS = {
+    Knowledge.KNOWN_POINTS: Threat.RECORDS,
+    Knowledge.INITIAL_WEIGHTS: Threat.START,
+    Knowledge.EARLIER_WEIGHTS: Threat.RELEASES,
+    Knowledge.MOMENTUM: Threat.MOMENTUM,
+    Knowledge.WEIGHTS: Threat.WEIGHTS,
+    Knowledge.LOGITS: Threat.QUERIES,
+}
+"""The adversary whom an item of knowledge tells, the one with the most access first."""
 ORACLE = "oracle"
 """Prefix of the names of items that no attacker has. They serve experiments, and rows that use them are not ranked."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from attacks.unknown_start import UNLIKE
+from attacks.unknown_start import UNLIKE, untold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,8 @@ def declined(victim: VictimSpec, start: str, otherwise: str, kinds: Sequence[str
 
     Args:
         victim: the victim.
-        start: "known" where the start is told, "guess" where its seed is sought.
+        start: "known" where the start is told, "guess" where its seed is sought, "momentum" where the optimiser's state
+            is told in its place.
         otherwise: what to set where it was not kept.
         kinds: of networks that the attack takes.
     """
@@ -36,8 +37,8 @@ def declined(victim: VictimSpec, start: str, otherwise: str, kinds: Sequence[str
         return f"{architecture.label}: for fully connected networks with a hidden layer"
     if architecture.kind == "tail" and start == "guess":
         return f"{architecture.label}: what draws its layers is not known, so no seed is found"
-    if start == "known" and not victim.tells_start:
-        return f"the start of its training is not known; set {otherwise}"
+    if why := untold(victim, start, otherwise):
+        return why
     if victim.training.kind == "ordinary" and victim.training.last_layers is not None:
         return FIRST_STAYED
     return None

@@ -1,6 +1,13 @@
 """The start of a training that was not told: its seed is guessed, it is estimated, or the optimiser's state serves."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from attacks.knowledge import Knowledge, Threat
+
+if TYPE_CHECKING:
+    from victims.spec import VictimSpec
 
 NO_UPDATE = "no low-rank update: its layers moved by full ranks, or its biases moved"
 UNLIKE = "the seed tells its first layer alone: no description here fits which of its layers have biases"
@@ -14,6 +21,19 @@ THREATS = {
 """Who can mount an attack, by how it has the start: told, guessed, estimated, forgotten by the training, or replaced by
 the optimiser's state."""
 NO_MOMENTUM = "its optimiser's state was not released with its weights"
+
+
+def untold(victim: VictimSpec, start: str, otherwise: str) -> str | None:
+    """Return why an attack declines a victim that does not tell its start, or its optimiser's state.
+
+    Args:
+        victim: the victim.
+        start: how the attack has the start, a key of `THREATS`.
+        otherwise: what to set where it was not kept.
+    """
+    if start == "known" and not victim.tells_start:
+        return f"the start of its training is not known; set {otherwise}"
+    return NO_MOMENTUM if start == "momentum" and not victim.tells_momentum else None
 
 
 def knowledge_of(needs: frozenset[Knowledge], start: str) -> frozenset[Knowledge]:

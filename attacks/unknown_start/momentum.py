@@ -1,10 +1,10 @@
 """The optimiser's state in the place of a start: what the last batches would add to the weights.
 
-An optimiser keeps a running mean of the gradients, m_T = sum_s beta^s g_(T-s): SGD its momentum (Polyak 1964), Adam its
-first moment (Kingma and Ba 2015, Algorithm 1), which is not yet scaled entry by entry as Adam's steps are. So the rows
-of m_T for the first layer are sums of errors times images of the last batches (Kariyappa et al. 2023 have one gradient),
-whatever the optimiser, the start, and the number of images before. A step from theta + eta m_T to theta adds -eta m_T to
-a start that is known then.
+An optimiser keeps a running mean of the gradients, m_T = sum_s beta^s g_(T-s): SGD its momentum (Polyak 1964), Adam
+its first moment (Kingma and Ba 2015, Algorithm 1), which is not yet scaled entry by entry as Adam's steps are. So the
+rows of m_T for the first layer are sums of errors times images of the last batches (Kariyappa et al. 2023 have one
+gradient), whatever the optimiser, the start, and the number of images before. A step from theta + eta m_T to theta
+adds -eta m_T to a start that is known then.
 """
 
 from __future__ import annotations

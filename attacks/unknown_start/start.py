@@ -1,4 +1,4 @@
-"""The start of a training: told, drawn by a seed that is guessed, estimated layer by layer, or a step before the end."""
+"""The start of a training: told, drawn by a guessed seed, estimated layer by layer, or taken a step before the end."""
 
 from __future__ import annotations
 

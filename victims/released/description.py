@@ -40,6 +40,7 @@ def released(
     crops: int = 0,
     n_trained: int | None = None,
     initial: Path | str | None = None,
+    optimiser: Path | str | None = None,
     shape: Shape | None = None,
     class_balance: Sequence[float] = (),
 ) -> VictimSpec:
@@ -75,6 +76,9 @@ def released(
         initial: the state dict that its training started from, such as the public checkpoint that was fine-tuned, for
             attacks that need `initial weights`; None if it is not known. What it lacks of the last layer, or has in
             another shape, as where the head was replaced, is taken from `weights`.
+        optimiser: what torch.save made of optimizer.state_dict() at the end of the training, or of a checkpoint that
+            has it as "optimizer", "optimizer_state_dict" or "optimizer_states", if it lies beside the weights; for
+            attacks that need the `optimiser's momentum`. None if it is not released.
         shape: (C, H, W) of an input, C = 1 or 3, if no images are given; of a table `columns` are named instead.
         class_balance: the share of each class among what it was trained on, if neither images nor rows are given, which
             else tell it; empty if it is not known, and then no attack that needs it is run. Shares that were rounded
@@ -85,6 +89,7 @@ def released(
             not given where they are not.
     """
     weights, start = _absolute(weights), None if initial is None else _absolute(initial)
+    state = None if optimiser is None else _absolute(optimiser)
     if images is not None and records is not None:
         raise UserError(f"victim {name}: give `images` or `records`, not both")
     if records is None and held_out is not None:
@@ -98,9 +103,9 @@ def released(
             raise UserError(f"victim {name}: `columns` are those of a table, which has no `images` and no `shape`")
         shape = (1, 1, len(columns))
     _require_told(name, dataset, shape, mean, n_trained, class_balance, table=bool(columns))
-    for file in (weights, *([] if start is None else [start])):
-        if not file.is_file():
-            raise UserError(f"victim {name}: there are no weights at {file}")
+    for what, file in (("are no weights", weights), ("are no weights", start), ("is no optimiser's state", state)):
+        if file is not None and not file.is_file():
+            raise UserError(f"victim {name}: there {what} at {file}")
     if network is None and weights.suffix != SUFFIX:
         raise UserError(f"victim {name}: give `network`, which builds the module of {weights}, or an .onnx file")
     build, apart = network or partial(onnx_module, weights), None if held_out is None else _absolute(held_out)
@@ -116,9 +121,9 @@ def released(
             )
     if class_balance and len(class_balance) != classes:
         raise UserError(f"victim {name}: class_balance has {len(class_balance)} shares for {classes} classes")
-    n, what = len(data.raw.train_labels), "rows" if records is not None else "images"
+    n, unit = len(data.raw.train_labels), "rows" if records is not None else "images"
     if n_trained is not None and n_trained < n:
-        raise UserError(f"victim {name}: {dataset} holds {n} training {what}, more than n_trained = {n_trained}")
+        raise UserError(f"victim {name}: {dataset} holds {n} training {unit}, more than n_trained = {n_trained}")
     numbers, each = (input_shape[2], "column") if data.units is not None else (input_shape[0], "channel")
     return VictimSpec(
         name=name,
@@ -131,6 +136,8 @@ def released(
             weights_sha256=sha256_file(weights),
             initial=start,
             initial_sha256=sha256_file(start) if start is not None else "",
+            optimiser=state,
+            optimiser_sha256="" if state is None else sha256_file(state),
             network=build,
             network_sha256=tree_sha256(Path(code).read_text(encoding="utf-8")) if code else "",
             mean="training" if _of_training(mean) else _one_each(name, "mean", mean, numbers, each),

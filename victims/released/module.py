@@ -71,10 +71,20 @@ def started(
     state = {key: value for key, value in state.items() if key in expected or not _of_former_head(key, last)}
     state |= {key: released[key] for key in taken}
     _fill(name, module, initial, sha256, state)
-    norms = folded_normalisations(_on_rows(module, shape), shape)
-    folded = tuple(f"{norm}." for norm, part in module.named_modules() if part in norms)
+    folded = folded_names(module, shape)
     module.load_state_dict(state | {key: value for key, value in released.items() if key.startswith(folded)})
     return answering(module, shape).state_dict(), tuple(taken)
+
+
+def folded_names(module: nn.Module, shape: Shape) -> tuple[str, ...]:
+    """Return what the names of the weights begin with that are folded into other layers, as batch normalisations are.
+
+    Args:
+        module: the module, in evaluation mode.
+        shape: (C, H, W) of an input.
+    """
+    norms = folded_normalisations(_on_rows(module, shape), shape)
+    return tuple(f"{norm}." for norm, part in module.named_modules() if part in norms)
 
 
 def _of_former_head(key: str, last: str) -> bool:

@@ -9,7 +9,8 @@ these activations, `ln` layer normalisation before them, `width1000` 1,000 hidde
 `flips`, `crops` by at most 4 pixels, `crops1` by one, `jitter` of the colours, `erasing` of a rectangle, `mixup`,
 `cutmix` and `dropout` of one half came in at every step; labels had a `smoothing` of .1, products were in `bf16`, or
 `ema`, a moving average of the weights, is released; a `recipe` has all of these but dropout and what mixes images, for
-as many `epochs` as its name says; with `state` the optimiser's state is released too. Without `c10` they are the binary problems of Haim et al. 2022.
+as many `epochs` as its name says; with `state` the optimiser's state is released too. Without `c10` they are the binary
+problems of Haim et al. 2022.
 """
 
 from __future__ import annotations

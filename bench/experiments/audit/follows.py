@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from victims.spec import VictimSpec
 
 START = "the weights that its training started from (`initial` in its file), which others have too if they are public"
+STATE = "the optimiser's state at its end (`optimiser` in its file), which others have too if it was released"
 LONGER = 4
 """Times as long as they had, for attacks that their time ended."""
 
@@ -40,6 +41,9 @@ def with_more(
     if training.initial is None:
         known = training.model_copy(update={"initial": training.weights})
         pretended[START] = victim.model_copy(update={"training": known})
+    if training.optimiser is None:
+        known = training.model_copy(update={"optimiser": training.weights})
+        pretended[STATE] = victim.model_copy(update={"training": known})
     if victim.n < training.n_trained:
         unit, file, option = ("images", "images.npz", "images")
         if victim.tabular:

@@ -26,6 +26,7 @@ WHO = {
 }
 WAY_OUT = {
     Threat.START: "the start was not given; `initial` names its file, or that of an earlier release",
+    Threat.MOMENTUM: "the optimiser's state was not given; `optimiser` names its file, if it is released too",
     Threat.RELEASES: "an audit deletes no records; `run` attacks victims that do",
 }
 """Why an attacker is not tested, and what the owner can do about it."""
@@ -34,6 +35,7 @@ HABITS = (
     "Release no weights where outputs are enough; limit the number of queries.",
     "Keep the start private: fine-tune from a checkpoint that is not public, or do not say which it was.",
     "Draw the seed from the system's randomness, not from a small number, and do not publish it.",
+    "Release no optimiser's state: it holds the images of the last batches, whatever the weights hide.",
     "Stop early and train on more records: few records learnt to the last stay in the weights best.",
     "Train with differential privacy if single records matter: it alone bounds every attack, known or not.",
     "Audit again before every release, with the weights that are released.",
@@ -218,7 +220,8 @@ def advice(findings: Sequence[ThreatFinding]) -> list[str]:
     """Return the habits that help, those that concern what was found first."""
     found = [finding.threat for finding in findings if finding.outcome is AuditOutcome.FOUND]
     first = {
-        Threat.RECORDS: HABITS[4], Threat.WEIGHTS: HABITS[0], Threat.START: HABITS[1], Threat.SEED: HABITS[2],
+        Threat.RECORDS: HABITS[5], Threat.MOMENTUM: HABITS[3], Threat.WEIGHTS: HABITS[0], Threat.START: HABITS[1],
+        Threat.SEED: HABITS[2],
     }  # fmt: skip
     ordered = [habit for threat, habit in first.items() if threat in found]
     return list(dict.fromkeys([*ordered, *HABITS]))

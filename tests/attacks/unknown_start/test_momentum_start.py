@@ -44,9 +44,9 @@ def cosines(victim: Victim, candidates: Tensor) -> Tensor:
 def test_it_is_a_step_along_the_mean_of_the_gradients() -> None:
     """After Kariyappa et al. 2023, whose attacker has one gradient: what the step adds is that gradient."""
     generator = torch.Generator().manual_seed(0)
-    weights = {f"layers.{l}.weight": torch.randn(5, 7, generator=generator, dtype=torch.float64) for l in range(2)}
+    weights = {f"layers.{k}.weight": torch.randn(5, 7, generator=generator, dtype=torch.float64) for k in range(2)}
     weights["front.0.weight"] = torch.ones(3, dtype=torch.float64)
-    mean = {f"layers.{l}.weight": torch.randn(5, 7, generator=generator, dtype=torch.float64) for l in range(2)}
+    mean = {f"layers.{k}.weight": torch.randn(5, 7, generator=generator, dtype=torch.float64) for k in range(2)}
     before = before_a_step(weights, mean)
     assert before is not None
     steps = [before[name] - weights[name] for name in mean]
