@@ -47,11 +47,21 @@ class CocktailParty(Attack[CocktailPartyParams]):
         "forgotten": {"start": "forgotten", "pixel_size": 0.25, "signs": "both"},
         "momentum": {"start": "momentum"},
         "momentum-crops": {"start": "momentum", "crops": 4, "flips": True},
+        "momentum-lora": {"start": "momentum", "lora": True, "signs": "both"},
         "rounds": {"rounds": 16},
         "crops": {"crops": 4, "flips": True},
         "lora": {"lora": True},
     }
-    audits: ClassVar[tuple[str, ...]] = ("", "seed", "forgotten", "momentum", "momentum-crops", "crops", "lora")
+    audits: ClassVar[tuple[str, ...]] = (
+        "",
+        "seed",
+        "forgotten",
+        "momentum",
+        "momentum-crops",
+        "momentum-lora",
+        "crops",
+        "lora",
+    )
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:
@@ -72,15 +82,15 @@ class CocktailParty(Attack[CocktailPartyParams]):
         otherwise, params = "start=guess to look for its seed, or start=forgotten", self.params
         if why := declined(victim, params.start, otherwise, DENSE_FIRST):
             return why
-        return took_no_crops(victim, params.crops) or took_no_update(victim, params.lora)
+        return took_no_crops(victim, params.crops) or took_no_update(victim, params.lora, params.start)
 
     def doubt(self, exposure: Exposure) -> str | None:
         """Doubt a wrong start, one that is said to be forgotten and remains, and an update said to be of low rank."""
         start = self.params.start
-        if self.params.lora and exposure.start is not None and exposure.start.adapter is None:
-            return NO_UPDATE
         if start == "momentum":
             return None
+        if self.params.lora and exposure.start is not None and exposure.start.adapter is None:
+            return NO_UPDATE
         return exposure.start_remains if start == "forgotten" else doubted(exposure, start, self.params.seeds)
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
@@ -108,7 +118,8 @@ class CocktailParty(Attack[CocktailPartyParams]):
         params, shape = self.params, view.architecture.input_shape
         if min(shape[1:]) < SIZE:
             return no_reconstruction(shape, "its records are no images")
-        span, guessed = self._span(view, ctx)
+        of_update = params.start == "momentum" and params.lora
+        span, guessed = self._of_update(view, ctx) if of_update else self._span(view, ctx)
         if span is None:
             return no_reconstruction(shape, *guessed)
         whole = Unmoved.held_by(span, shape, params.crops)
@@ -132,6 +143,17 @@ class CocktailParty(Attack[CocktailPartyParams]):
             grad_evals=parts.done,
             flags=(*guessed, span.flag, *found.flags(params.schedule), *late),
         )
+
+    def _of_update(self, view: VictimView, ctx: AttackContext) -> tuple[UpdateSpan | None, tuple[str, ...]]:
+        """Return what the momentum for a low-rank update of layer 1 holds of the images, None and a flag if nothing."""
+        from attacks.independent_components.span import UpdateSpan
+        from attacks.unknown_start.momentum import NO_MEAN, mean_of_update
+
+        mean = mean_of_update(view.momentum or {})
+        if mean is None:
+            return None, (NO_MEAN,)
+        n = view.n if self.params.images == "told" else None
+        return UpdateSpan.of_update(mean.to(ctx.device), n), ()
 
     def _span(self, view: VictimView, ctx: AttackContext) -> tuple[UpdateSpan | None, tuple[str, ...]]:
         """Return what layer 1 holds of the images, None where it shows nothing of them, and flags on its start."""

@@ -92,7 +92,7 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         stayed = tuned is not None and tuned <= len(architecture.hidden)
         if stayed:
             return INNER_STAYED
-        return took_no_crops(victim, self.params.crops) or took_no_update(victim, self.params.lora)
+        return took_no_crops(victim, self.params.crops) or took_no_update(victim, self.params.lora, start)
 
     def doubt(self, exposure: Exposure) -> str | None:
         """Doubt what the weights speak against: a start said to be forgotten, and an update said to be of low rank."""

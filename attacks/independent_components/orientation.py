@@ -15,7 +15,7 @@ TELLING = 0.01
 
 
 @torch.no_grad()
-def oriented(directions: Tensor, added: Tensor, bias: Tensor | None, network: Explaining) -> Tensor:
+def oriented(directions: Tensor, added: Tensor, bias: Tensor | None, network: Explaining | None) -> Tensor:
     """Return the directions (m, d) with the signs that fit the network best.
 
     With L = sum_i D_i x_i', D = L X^+ is known up to a factor for each image. D_i is a sum of errors that are
@@ -28,8 +28,10 @@ def oriented(directions: Tensor, added: Tensor, bias: Tensor | None, network: Ex
         directions: X (m, d), linearly independent, of the length of images.
         added: L (h, d).
         bias: b (h,); None where it is not known.
-        network: where errors are taken.
+        network: where errors are taken; None leaves the signs as they are.
     """
+    if network is None:
+        return directions
     errors = (added.double() @ torch.linalg.pinv(directions.double())).T.to(directions)
     parts = list(zip(directions.split(AT_ONCE), errors.split(AT_ONCE), strict=True))
     told = torch.cat([explained(one, held, (network,)) - explained(-one, held, (network,)) for one, held in parts])

@@ -56,7 +56,8 @@ class CocktailPartyParams(AttackParams):
         flips: whether the mirror image of each candidate is returned too: where a training mirrored images, nothing
             tells which of the two is the original.
         lora: whether a low-rank update is taken apart: the seed of its start, too, is sought below `seeds`, and what
-            images have along that start is filled in (`attacks.unknown_start.adapter`); takes no rounds.
+            images have along that start is filled in (`attacks.unknown_start.adapter`); takes no rounds. With the
+            momentum there is nothing to take apart: that of the update's A is searched.
         density: of what filters answer: "scale_mixture" takes the responses of one filter at one place in all channels
             together (`attacks.source_separation.density`), and descends on a smooth likelihood before a rugged
             one; "sparse" takes each response by itself.
@@ -86,7 +87,9 @@ class CocktailPartyParams(AttackParams):
 
     @model_validator(mode="after")
     def _is_beside_a_known_layer(self) -> CocktailPartyParams:
-        _require_known(self.lora, self.start)
+        if self.lora and self.start == "momentum" and self.signs == "told":
+            raise ValueError("of a low-rank update the momentum tells no signs: with lora set signs=both")
+        _require_known(self.lora and self.start != "momentum", self.start)
         if self.lora and self.rounds:
             raise ValueError("with lora set rounds=0: a low-rank update lets too little of the errors through")
         return self

@@ -18,6 +18,7 @@ from attacks.known_start.no_image import adapted
 from attacks.unknown_start.adapter import Apart
 from victims.equations.network import Network
 from victims.equations.row_space import row_span
+from victims.ordinary.difference import last_gap, rounding_of
 from victims.ordinary.update import low_rank
 
 UNMOVED = 1e-6
@@ -32,7 +33,8 @@ class UpdateSpan:
         basis: (r, d) orthonormal rows that span the images.
         added: L (h, d).
         bias: (h,) sum_i D_i; None where it is not known, or not used.
-        network: where signs are told: the start, whose neurons most steps of a training from scratch had, or the end.
+        network: where signs are told: the start, whose neurons most steps of a training from scratch had, or the end;
+            None where nothing tells them.
         way: where errors are taken on the straight way from the start to the end: the middle and the end, or other
             points that a caller chooses; the end alone where the start is not known.
         flag: how n was had.
@@ -41,7 +43,7 @@ class UpdateSpan:
     basis: Tensor
     added: Tensor
     bias: Tensor | None
-    network: Explaining
+    network: Explaining | None
     way: tuple[Explaining, ...]
     flag: str
 
@@ -98,9 +100,23 @@ class UpdateSpan:
             up: B (h, r) of the update.
         """
         of_network, of_layer = (one.to(self.added) for one in let_through(up))
-        networks = [one.network if isinstance(one, Adapted) else one for one in (self.network, *self.way)]
+        ends = (one for one in (self.network, *self.way) if one is not None)
+        networks = [one.network if isinstance(one, Adapted) else one for one in ends]
         at_start, *later = (Adapted(one, of_network) for one in networks)
         return replace(self, added=of_layer.T @ self.added, bias=None, network=at_start, way=tuple(later))
+
+    @classmethod
+    def of_update(cls, mean: Tensor, images: int | None) -> UpdateSpan:
+        """Return what the gradients for A of a low-rank update hold, whose errors B mixes, so that nothing tells signs.
+
+        Args:
+            mean: their mean (r, d).
+            images: n, None to read it off the mean.
+        """
+        _, singular, directions = torch.linalg.svd(mean.double(), full_matrices=False)
+        rank = min(images or last_gap(singular, rounding_of(mean))[0], len(directions))
+        flag = f"{rank} directions of the gradients of a low-rank update"
+        return cls(directions[:rank].to(mean), mean, None, None, (), flag)
 
     @classmethod
     def held_by(cls, end: Network, images: int | None, explaining: Explaining | None = None) -> UpdateSpan | None:

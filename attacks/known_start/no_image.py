@@ -49,10 +49,18 @@ def took_no_crops(victim: VictimSpec, crops: int) -> str | None:
     return "its training moved no image; leave out crops" if crops and not victim.crops else None
 
 
-def took_no_update(victim: VictimSpec, lora: bool) -> str | None:
-    """Return why an attack declines a victim whose low-rank update it would take apart: all weights were trained."""
-    trained = victim.training.kind == "ordinary" and victim.training.lora_rank is None
-    return "its training was no low-rank update; leave out lora" if lora and trained else None
+def took_no_update(victim: VictimSpec, lora: bool, start: str = "known") -> str | None:
+    """Return why an attack declines a victim whose low-rank update it would take apart: all weights were trained.
+
+    Where the start is the momentum, it declines a low-rank update that it is not told of: W1 itself has no momentum.
+    """
+    if victim.training.kind != "ordinary":
+        return None
+    if lora and victim.training.lora_rank is None:
+        return "its training was no low-rank update; leave out lora"
+    if start == "momentum" and not lora and victim.training.lora_rank is not None:
+        return "its momentum is that of a low-rank update: cocktail-party --variant momentum-lora takes it"
+    return None
 
 
 def doubted(exposure: Exposure, start: Literal["known", "guess"], seeds: int) -> str | None:

@@ -5,6 +5,9 @@ its first moment (Kingma and Ba 2015, Algorithm 1), which is not yet scaled entr
 rows of m_T for the first layer are sums of errors times images of the last batches (Kariyappa et al. 2023 have one
 gradient), whatever the optimiser, the start, and the number of images before. A step from theta + eta m_T to theta
 adds -eta m_T to a start that is known then.
+
+Of a low-rank update W + B A (Hu et al. 2022, eq. 3) the optimiser keeps the mean for A, sum B' D x', whose rows are
+sums of images as they are: neither the start of A nor that of W is in it.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from collections.abc import Mapping
 from torch import Tensor
 
 FIRST = "layers.0.weight"
+DOWN = f"{FIRST}.down"
+NO_MEAN = "the optimiser's momentum for the first fully connected layer is zero, or is not given"
 STEP = 0.1
 """The step's length in the first fully connected layer, relative to its weights: errors hardly differ along it, and
 float32 still holds it."""
@@ -31,3 +36,13 @@ def before_a_step(weights: Mapping[str, Tensor], momentum: Mapping[str, Tensor])
         return None
     eta = STEP * float(weights[FIRST].norm() / mean.norm())
     return {name: value + eta * momentum[name] if name in momentum else value for name, value in weights.items()}
+
+
+def mean_of_update(momentum: Mapping[str, Tensor]) -> Tensor | None:
+    """Return the mean (r, d) for A of the first fully connected layer's low-rank update, None where there is none.
+
+    Args:
+        momentum: m by parameter name, with `DOWN` for A.
+    """
+    mean = momentum.get(DOWN)
+    return None if mean is None or not bool(mean.any()) else mean

@@ -10,12 +10,10 @@ from torch import Tensor
 from attacks.context import AttackContext
 from attacks.knowledge import VictimView
 from attacks.unknown_start import NO_MOMENTUM, UNLIKE
-from attacks.unknown_start.momentum import before_a_step
+from attacks.unknown_start.momentum import NO_MEAN, before_a_step
 from attacks.unknown_start.uniform import STEPS, StartSeparation
 from victims.equations.row_space import CosineSpace
 from victims.spec import BuiltSpec
-
-STILL_MEAN = "the optimiser's momentum of the first fully connected layer is zero, or is not given"
 
 
 def initial_weights(
@@ -45,7 +43,7 @@ def initial_weights(
         if view.momentum is None:
             raise ValueError(NO_MOMENTUM)
         before = before_a_step(view.weights, view.momentum)
-        return before, ("a step along the optimiser's momentum taken for the training",) if before else (STILL_MEAN,)
+        return before, ("a step along the optimiser's momentum taken for the training",) if before else (NO_MEAN,)
     from victims.ordinary.seeds import drawn_start, guess_seed
 
     architecture = view.architecture

@@ -67,6 +67,11 @@ def adapt(model: nn.Module, training: Ordinary, seed: int) -> None:
             parametrize.register_parametrization(layer, "weight", update)
 
 
+def public_name(name: str) -> str:
+    """Return the name of a parameter as a release has it: A and B beside W as `W.down` and `W.up`."""
+    return name.replace("parametrizations.weight.0.", "weight.")
+
+
 def merged(model: nn.Module, names: Iterable[str]) -> dict[str, Tensor]:
     """Return copies of a network's parameters and statistics of these names, with the low-rank updates added."""
     places = ((name, *name.rpartition(".")) for name in names)

@@ -16,6 +16,7 @@ from victims.devices.upload import uploaded
 from victims.equations.architectures import MLP
 from victims.equations.losses import margins, sample_losses
 from victims.files import below, under
+from victims.ordinary.adaptation import public_name
 from victims.ordinary.augmentation import Augmenter
 from victims.ordinary.private import PrivateGradients
 from victims.recipes import Ordinary, Schedule
@@ -155,13 +156,14 @@ class Descent:
                 self.averaged[name] = value.clone()
 
     def momentum(self) -> dict[str, Tensor]:
-        """Return the optimiser's running mean of the gradients by parameter name, on the CPU.
+        """Return the optimiser's running mean of the gradients by parameter name, on the CPU, up to a factor.
 
-        SGD's is not divided by its weight, which no attack asks for.
+        It is SGD's momentum (Polyak 1964), or Adam's first moment (Kingma and Ba 2015, Algorithm 1) before it is
+        divided by anything.
         """
         moment = "momentum_buffer" if self.training.optimiser == "sgd" else "exp_avg"
         named = ((name, parameter) for name, parameter in self.model.named_parameters() if parameter.requires_grad)
-        return {name: self.optimiser.state[parameter][moment].cpu().clone() for name, parameter in named}
+        return {public_name(name): self.optimiser.state[parameter][moment].cpu().clone() for name, parameter in named}
 
     def state(self) -> dict[str, Tensor]:
         """Return all that `restore` needs; the tensors are those that the next step changes."""

@@ -105,10 +105,8 @@ class Ordinary(Recipe):
             raise ValueError("snapshots are of the weights and not of their average: set snapshots or average")
         if self.lora_rank is not None and self.average is not None:
             raise ValueError("of a low-rank update two factors are trained, not the weights: set lora_rank or average")
-        if self.momentum_released and (self.lora_rank is not None or (self.optimiser == "sgd" and not self.momentum)):
-            raise ValueError(
-                "momentum_released is for weights that are trained themselves, by an optimiser that has it"
-            )
+        if self.momentum_released and self.optimiser == "sgd" and not self.momentum:
+            raise ValueError("SGD without momentum has none to release: set momentum, or leave out momentum_released")
         if self.mixed_precision and self.dtype == "float64":
             raise ValueError("torch.autocast takes products of float32 alone: set mixed_precision or dtype=float64")
         as_it_is = self.augmentation == Augmentation() and not (self.dropout or self.label_smoothing)

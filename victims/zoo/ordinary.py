@@ -177,6 +177,7 @@ VICTIMS = (
             *(_mlp(dataset, n, "adamw") for dataset, n in (("mnist", 500), ("digits", 20))),
             *(_cnn("cifar", 100, variant) for variant in ("adamw", "adamw-recipe", "finetuned-adamw-recipe")),
             _pooled(_deep("cifar", 100, "adamw")),
+            _mlp("cifar", 50, "finetuned-adamw-lora64"),
             _cnn("digits", 20, "adamw"),
         ),
     ),

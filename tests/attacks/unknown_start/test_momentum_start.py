@@ -14,8 +14,7 @@ from attacks.base import Attack, Knowledge, Threat
 from attacks.cocktail_party import CocktailParty
 from attacks.cocktail_party_features import CocktailPartyFeatures
 from attacks.unknown_start import NO_MOMENTUM
-from attacks.unknown_start.momentum import STEP, before_a_step
-from attacks.unknown_start.start import STILL_MEAN
+from attacks.unknown_start.momentum import DOWN, NO_MEAN, STEP, before_a_step
 from victims.base import Victim
 from victims.networks import CNNSpec
 from victims.spec import VictimSpec
@@ -111,4 +110,36 @@ def test_a_mean_of_zero_shows_nothing_and_says_so() -> None:
         value.zero_()
     found = attacked(CocktailParty(CocktailParty.Params(start="momentum")), victim)
     assert not found.candidates.any()
-    assert found.flags == (STILL_MEAN,)
+    assert found.flags == (NO_MEAN,)
+
+
+LORA = released(network("photos", 20, (60, 40)), **ADAMW | {"lora_rank": 24})
+
+
+def test_of_a_low_rank_update_images_come_out_though_neither_start_is_known() -> None:
+    """Hu et al. 2022, eq. 3: what moves A is sum B' D x', of images as they are."""
+    victim = victim_of(LORA)
+    assert victim.momentum is not None
+    images = torch.from_numpy(victim.split.inputs).flatten(1).double()
+    rows = victim.momentum[DOWN].double()
+    assert float((rows - rows @ torch.linalg.pinv(images) @ images).norm() / rows.norm()) < 1e-5
+    found = attacked(CocktailParty(CocktailParty.Params(**CocktailParty.variants["momentum-lora"])), victim)
+    assert len(found.candidates) == 40
+    assert torch.equal(found.candidates[20:], -found.candidates[:20])
+    assert int((cosines(victim, found.candidates) > 0.9).sum()) >= 17
+    assert found.flags[0] == "20 directions of the gradients of a low-rank update"
+
+
+def test_it_says_which_variant_is_for_low_rank_updates() -> None:
+    plain, update = (CocktailParty.Params(**CocktailParty.variants[name]) for name in ("momentum", "momentum-lora"))
+    assert "momentum-lora takes it" in (CocktailParty(plain).supports(LORA) or "")
+    assert "momentum-lora takes it" in (
+        CocktailPartyFeatures(CocktailPartyFeatures.Params(start="momentum")).supports(
+            LORA.model_copy(update={"architecture": CNNSpec(channels=(12,), hidden=(100,), outputs=10)})
+        )
+        or ""
+    )
+    assert "no low-rank update" in (CocktailParty(update).supports(PHOTOS) or "")
+    assert CocktailParty(update).supports(LORA) is None
+    with pytest.raises(ValueError, match="set signs=both"):
+        CocktailParty.Params(start="momentum", lora=True)
