@@ -197,7 +197,7 @@ class VictimSpec(Retrainable):
     @property
     def tells_momentum(self) -> bool:
         """Whether an attacker can be told the optimiser's momentum; what is defended on release keeps it back."""
-        given = isinstance(self.training, Released) and self.training.optimiser is not None
+        given = isinstance(self.training, Released) and self.training.state is not None
         released = isinstance(self.training, Ordinary) and self.training.momentum_released
         return (given or released) and not self.defences
 
@@ -220,7 +220,7 @@ class VictimSpec(Retrainable):
 
     def identity(self) -> dict[str, Any]:
         """Return the fields that determine what is released, for the cache key."""
-        silent = {"weights", "initial", "optimiser", "held_out"}
+        silent = {"weights", "initial", "state", "held_out"}
         left_out: dict[str, Any] = {"name": True, "reported_test_accuracy": True, "defences": True, "training": silent}
         return self.model_dump(exclude=left_out) | released(self.defences)
 

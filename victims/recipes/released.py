@@ -20,8 +20,8 @@ class Released(Recipe):
         network: builds the module that the weights belong to.
         initial: file of the weights that its training started from, None if they are not known.
         initial_sha256: its hex SHA-256, empty without.
-        optimiser: file of the optimiser's state at the end of the training, None if it is not known.
-        optimiser_sha256: its hex SHA-256, empty without.
+        state: file of the optimiser's state at the end of the training, None if it is not known.
+        state_sha256: its hex SHA-256, empty without.
         network_sha256: hex SHA-256 of the syntax tree of the file that defines `network`.
         mean: what is subtracted from an image in [0, 1], a number a channel, or "training" for the per-pixel mean of
             the images given; of a row in the table's units, a number a column.
@@ -44,8 +44,8 @@ class Released(Recipe):
     weights_sha256: str
     initial: Path | None = None
     initial_sha256: str = ""
-    optimiser: Annotated[Path | None, omitted_if_default(None)] = None
-    optimiser_sha256: Annotated[str, omitted_if_default("")] = ""
+    state: Annotated[Path | None, omitted_if_default(None)] = None
+    state_sha256: Annotated[str, omitted_if_default("")] = ""
     network: Callable[[], Any] | None = Field(default=None, exclude=True, repr=False)
     network_sha256: str
     mean: tuple[float, ...] | Literal["training"]

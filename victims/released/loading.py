@@ -50,8 +50,8 @@ def load(spec: VictimSpec, dataset_sha256: str, notice: Callable[[str], None]) -
             what = f"{training.initial} has no {', '.join(taken)} of this shape"
             notice(f"victim {spec.name}: {what}; this part of the last layer is taken to start as it was released")
     momentum = None
-    if training.optimiser is not None:
-        state = training.optimiser, training.optimiser_sha256
+    if training.state is not None:
+        state = training.state, training.state_sha256
         momentum = momentum_of(spec.name, training.network, training.weights, *state, shape)
     made = origin(training.weights_sha256, dataset_sha256, torch.device("cpu"), train_s=0.0)
     card = describe(spec, model, split, made)

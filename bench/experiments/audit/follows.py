@@ -41,8 +41,8 @@ def with_more(
     if training.initial is None:
         known = training.model_copy(update={"initial": training.weights})
         pretended[START] = victim.model_copy(update={"training": known})
-    if training.optimiser is None:
-        known = training.model_copy(update={"optimiser": training.weights})
+    if training.state is None:
+        known = training.model_copy(update={"state": training.weights})
         pretended[STATE] = victim.model_copy(update={"training": known})
     if victim.n < training.n_trained:
         unit, file, option = ("images", "images.npz", "images")
