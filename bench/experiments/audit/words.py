@@ -26,7 +26,7 @@ WHO = {
 }
 WAY_OUT = {
     Threat.START: "the start was not given; `initial` names its file, or that of an earlier release",
-    Threat.MOMENTUM: "the optimiser's state was not given; `optimiser` names its file, if it is released too",
+    Threat.MOMENTUM: "the optimiser's state was not given; `optimiser` names its file, if others have it too",
     Threat.RELEASES: "an audit deletes no records; `run` attacks victims that do",
 }
 """Why an attacker is not tested, and what the owner can do about it."""

@@ -25,10 +25,13 @@ N = 40
 ASKED = verb.Asked(Path("mine.py"), Budget(seconds=60))
 
 
-def model(initial: str | None = None, n: int = N, hidden: tuple[int, ...] = (50,)) -> VictimSpec:
+def model(
+    initial: str | None = None, state: str | None = "optimizer.pt", n: int = N, hidden: tuple[int, ...] = (50,)
+) -> VictimSpec:
     """A model of somebody's own, of which `n` of 40 images are given."""
     known: dict[str, Any] = {"weights_sha256": "", "network_sha256": "", "mean": (0.0,), "std": (1.0,), "n_trained": N}
-    training = Released(weights=Path("w.safetensors"), initial=initial and Path(initial), **known)
+    known |= {"initial": initial and Path(initial), "state": state and Path(state)}
+    training = Released(weights=Path("w.safetensors"), **known)
     architecture = MLPSpec(hidden=hidden, outputs=10, biases="every", first_layer_scale=None)
     dataset = "mine.npz" if n else ""
     return VictimSpec(name="mine", dataset=dataset, n=n, architecture=architecture, training=training)
@@ -103,8 +106,17 @@ def test_a_run_of_them_goes_where_the_audit_went() -> None:
         (model(initial="start.safetensors"), {}),
         (model(initial="start.safetensors", n=0), {"all 40 training images (`images` in its file)": {"inversion"}}),
         (model(initial="start.safetensors", n=9, hidden=()), {"all 40 training images (`images`": {"glm"}}),
+        (
+            model(initial="start.safetensors", state=None),
+            {
+                "the optimiser's state at its end (`optimiser`": {
+                    "cocktail-party:momentum",
+                    "cocktail-party:momentum-lora",
+                }
+            },
+        ),
     ],
-    ids=["no start", "all given", "no images", "some images of a linear model"],
+    ids=["no start", "all given", "no images", "some images of a linear model", "no optimiser's state"],
 )
 def test_more_knowledge_opens_the_attacks_that_declare_its_need(
     victim: VictimSpec, opened: dict[str, set[str]]

@@ -37,7 +37,7 @@ def test_the_verdict_comes_first_and_all_parts_are_there(page: str, done: Any) -
     for part in ("threats", "records", "exposure", "attacks", "limits", "advice", "environment"):
         assert f'<section id="{part}">' in page
     assert page.count("<img ") == 3
-    assert all(sentence in page for sentence in audit.verdict)
+    assert all(sentence in page.replace("&#39;", "'") for sentence in audit.verdict)
     assert audit.command in page
     for line in audit.limits:
         assert line in page.replace("&#39;", "'")
