@@ -16,8 +16,8 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-FIRST = "layers.0.weight"
-DOWN = f"{FIRST}.down"
+from victims.ordinary.adaptation import DOWN, FIRST
+
 NO_MEAN = "the optimiser's momentum for the first fully connected layer is zero, or is not given"
 STEP = 0.1
 """The step's length in the first fully connected layer, relative to its weights: errors hardly differ along it, and

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from victims.errors import UserError
 from victims.files import sha256_file
+from victims.ordinary.adaptation import DOWN, FIRST
 from victims.released.module import Shape, answering, folded_names
 from victims.released.weights import read_weights
 
@@ -26,7 +28,8 @@ def momentum_of(
     """Return the running mean of the gradients by parameter of the network that attacks see, up to a factor.
 
     Both ends of a step along it are read as that network, and their difference is returned. Batch normalisations that
-    are folded into a layer stay as they were released, which leaves the layer's mean a sum over images.
+    are folded into a layer stay as they were released, which leaves the layer's mean a sum over images. Where a
+    low-rank update was trained, which the weights hold merged, that for A of the first layer is returned alone.
 
     Args:
         name: the victim's, for messages.
@@ -44,6 +47,8 @@ def momentum_of(
         raise UserError(f"victim {name}: {optimiser} changed while this ran; start again")
     module = network().float().eval()
     state, folded = read_weights(weights, module), folded_names(module, shape)
+    if (update := _mean_of_update(optimiser, network().eval(), shape)) is not None:
+        return {DOWN: update}
     mean = {key: value for key, value in read_momentum(optimiser, module).items() if not key.startswith(folded)}
     size = sum(float(value.square().sum()) for value in mean.values()) ** 0.5
     if not size:
@@ -72,6 +77,44 @@ def read_momentum(path: Path, module: nn.Module) -> dict[str, Tensor]:
     Raises:
         UserError: the file cannot be read, holds no such state or no running mean, or one of another network.
     """
+    groups, means = _read(path)
+    left, named = list(module.named_parameters()), dict[str, Tensor]()
+    for group in groups:
+        at = 0
+        for index in group:
+            if (mean := means.get(index)) is None:
+                continue
+            place = next((at + k for k, (_, own) in enumerate(left[at:]) if own.shape == mean.shape), None)
+            if place is None:
+                shape = " x ".join(map(str, mean.shape))
+                raise UserError(f"{path} does not fit the network: no parameter of {shape} is left for its {index}")
+            named[left.pop(place)[0]], at = mean.float(), place
+    return named
+
+
+def _mean_of_update(path: Path, module: nn.Module, shape: Shape) -> Tensor | None:
+    """Return the mean (r, d) for A of a low-rank update of the first layer, None where layers were trained themselves.
+
+    Of an update all means are of rank r, A (r, d) and B (h, r), layer by layer (Hu et al. 2022, LoRA, eq. 3).
+
+    Args:
+        path: as of `read_momentum`.
+        module: the network.
+        shape: (C, H, W) of an input.
+    """
+    first = answering(module, shape).state_dict().get(FIRST)
+    if first is None or first.shape[1:] != (math.prod(shape),):
+        return None
+    _, means = _read(path)
+    ranks = {min(mean.shape) if mean.ndim == 2 else 0 for mean in means.values()}
+    down = (mean for mean in means.values() if mean.shape == (*ranks, first.shape[1]))
+    if len(ranks) > 1 or len(means) % 2 or any(mean.shape == first.shape for mean in means.values()):
+        return None
+    return next((mean.float() for mean in down if bool(mean.any())), None)
+
+
+def _read(path: Path) -> tuple[list[list[Any]], dict[Any, Tensor]]:
+    """Return the numbers of the parameters of each group in a file, and the running mean of each; raises UserError."""
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
     except Exception:  # what a broken file makes torch.load raise is not documented
@@ -83,18 +126,7 @@ def read_momentum(path: Path, module: nn.Module) -> dict[str, Tensor]:
     if not means:
         hint = f"{' or '.join(MEANS)}, as SGD with momentum and Adam have"
         raise UserError(f"{path} holds no running mean of the gradients: {hint}")
-    left, named = list(module.named_parameters()), dict[str, Tensor]()
-    for group in state["param_groups"]:
-        at = 0
-        for index in group["params"]:
-            if (mean := means.get(index)) is None:
-                continue
-            place = next((at + k for k, (_, own) in enumerate(left[at:]) if own.shape == mean.shape), None)
-            if place is None:
-                shape = " x ".join(map(str, mean.shape))
-                raise UserError(f"{path} does not fit the network: no parameter of {shape} is left for its {index}")
-            named[left.pop(place)[0]], at = mean.float(), place
-    return named
+    return [group["params"] for group in state["param_groups"]], means
 
 
 def _unwrapped(found: Any) -> Mapping[str, Any] | None:

@@ -156,3 +156,24 @@ def test_a_file_that_is_missing_broken_or_changed_is_told(tmp_path: Path) -> Non
     (tmp_path / "optimizer.pt").write_bytes((tmp_path / "optimizer.pt").read_bytes() + b"0")
     with pytest.raises(UserError, match="changed while this ran"):
         obtain(spec, None, CPU, lambda progress: None, lambda notice: None)
+
+
+@pytest.mark.parametrize("rank", [2, 3])
+def test_of_a_low_rank_update_that_is_merged_the_mean_for_a_of_the_first_layer_is_told(
+    rank: int, tmp_path: Path
+) -> None:
+    """Hu et al. 2022, eq. 3, as peft trains it: A and B of each layer in turn, and nothing else."""
+    tuned(tmp_path)
+    factors = [
+        nn.Parameter(torch.randn(*shape, generator=torch.Generator().manual_seed(k)))
+        for k, (h, d) in enumerate([(50, 64), (50, 50), (3, 50)])
+        for shape in ((rank, d), (h, rank))
+    ]
+    optimiser = torch.optim.AdamW(factors)
+    sum(one.square().sum() for one in factors).backward()  # type: ignore[union-attr]
+    optimiser.step()
+    torch.save(optimiser.state_dict(), tmp_path / "adapter.pt")
+    victim = loaded(tmp_path, optimiser="adapter.pt")
+    assert victim.momentum is not None
+    assert victim.momentum.keys() == {"layers.0.weight.down"}
+    assert torch.equal(victim.momentum["layers.0.weight.down"], optimiser.state[factors[0]]["exp_avg"])
