@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from victims.ordinary.adaptation import DOWN, FIRST
+from victims.equations.network import DOWN, FIRST
 
 NO_MEAN = "the optimiser's momentum for the first fully connected layer is zero, or is not given"
 STEP = 0.1

@@ -11,10 +11,6 @@ from torch.nn.utils import parametrize
 
 from victims.recipes import Ordinary
 
-FIRST = "layers.0.weight"
-DOWN = f"{FIRST}.down"
-"""The weights of the first fully connected layer, and A of its low-rank update, as a release names them."""
-
 
 class LowRank(nn.Module):
     """W + B A for a frozen W (h, d), with A (r, d) and B (h, r) that are trained (Hu et al. 2022, LoRA, eq. 3).

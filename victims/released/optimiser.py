@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from victims.equations.network import DOWN, FIRST
 from victims.errors import UserError
 from victims.files import sha256_file
-from victims.ordinary.adaptation import DOWN, FIRST
 from victims.released.module import Shape, answering, folded_names
 from victims.released.weights import read_weights
 
