@@ -95,7 +95,7 @@ def read_momentum(path: Path, module: nn.Module) -> dict[str, Tensor]:
 def _mean_of_update(path: Path, module: nn.Module, shape: Shape) -> Tensor | None:
     """Return the mean (r, d) for A of a low-rank update of the first layer, None where layers were trained themselves.
 
-    Of an update all means are of rank r, A (r, d) and B (h, r), layer by layer (Hu et al. 2022, LoRA, eq. 3).
+    Of an update there is one for A (r, d) and one for B (h, r), layer by layer (Hu et al. 2022, LoRA, eq. 3).
 
     Args:
         path: as of `read_momentum`.
@@ -106,11 +106,12 @@ def _mean_of_update(path: Path, module: nn.Module, shape: Shape) -> Tensor | Non
     if first is None or first.shape[1:] != (math.prod(shape),):
         return None
     _, means = _read(path)
-    ranks = {min(mean.shape) if mean.ndim == 2 else 0 for mean in means.values()}
-    down = (mean for mean in means.values() if mean.shape == (*ranks, first.shape[1]))
-    if len(ranks) > 1 or len(means) % 2 or any(mean.shape == first.shape for mean in means.values()):
+    every = [means[index] for index in sorted(means)]
+    pairs = list(zip(every[::2], every[1::2], strict=False))
+    factors = all(a.ndim == b.ndim == 2 and len(a) == b.shape[1] for a, b in pairs)
+    if len(every) % 2 or not factors or any(mean.shape == first.shape for mean in every):
         return None
-    return next((mean.float() for mean in down if bool(mean.any())), None)
+    return next((a.float() for a, _ in pairs if a.shape[1] == first.shape[1] and bool(a.any())), None)
 
 
 def _read(path: Path) -> tuple[list[list[Any]], dict[Any, Tensor]]:

@@ -158,7 +158,7 @@ def test_a_file_that_is_missing_broken_or_changed_is_told(tmp_path: Path) -> Non
         obtain(spec, None, CPU, lambda progress: None, lambda notice: None)
 
 
-@pytest.mark.parametrize("rank", [2, 3])
+@pytest.mark.parametrize("rank", [2, 3, 8])
 def test_of_a_low_rank_update_that_is_merged_the_mean_for_a_of_the_first_layer_is_told(
     rank: int, tmp_path: Path
 ) -> None:
