@@ -19,7 +19,7 @@ from attacks.base import (
 )
 from attacks.independent_components.params import CocktailPartyParams
 from attacks.known_start.no_image import FIRST_STAYED, STILL, declined, doubted, took_no_crops, took_no_update
-from attacks.unknown_start import NO_UPDATE, THREATS, knowledge_of
+from attacks.unknown_start import NO_MOMENTUM, NO_UPDATE, THREATS, knowledge_of
 from victims.networks import DENSE_FIRST
 
 if TYPE_CHECKING:
@@ -85,7 +85,10 @@ class CocktailParty(Attack[CocktailPartyParams]):
         return took_no_crops(victim, params.crops) or took_no_update(victim, params.lora, params.start)
 
     def doubt(self, exposure: Exposure) -> str | None:
-        """Doubt a wrong start, one that is said to be forgotten and remains, and an update said to be of low rank."""
+        """Doubt a wrong start, one that is said to be forgotten and remains, and an update said to be of low rank.
+
+        Nothing that a card shows speaks against the momentum.
+        """
         start = self.params.start
         if start == "momentum":
             return None
@@ -103,7 +106,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
 
         Raises:
             DivergedError: the images are not finite.
-            ValueError: the start has another shape, or the training did not begin at it.
+            ValueError: the start has another shape, the training did not begin at it, or there is no momentum.
         """
         import torch
 
@@ -149,7 +152,9 @@ class CocktailParty(Attack[CocktailPartyParams]):
         from attacks.independent_components.span import UpdateSpan
         from attacks.unknown_start.momentum import NO_MEAN, mean_of_update
 
-        mean = mean_of_update(view.momentum or {})
+        if view.momentum is None:
+            raise ValueError(NO_MOMENTUM)
+        mean = mean_of_update(view.momentum)
         if mean is None:
             return None, (NO_MEAN,)
         n = view.n if self.params.images == "told" else None

@@ -199,7 +199,7 @@ class VictimSpec(Retrainable):
         """Whether an attacker can be told the optimiser's momentum; what is defended on release keeps it back."""
         given = isinstance(self.training, Released) and self.training.state is not None
         released = isinstance(self.training, Ordinary) and self.training.momentum_released
-        return (given or released) and not self.defences
+        return (given or released) and not any(defence.on_release for defence in self.defences)
 
     @property
     def crops(self) -> int:

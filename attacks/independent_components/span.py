@@ -100,8 +100,8 @@ class UpdateSpan:
             up: B (h, r) of the update.
         """
         of_network, of_layer = (one.to(self.added) for one in let_through(up))
-        ends = (one for one in (self.network, *self.way) if one is not None)
-        networks = [one.network if isinstance(one, Adapted) else one for one in ends]
+        assert self.network is not None
+        networks = [one.network if isinstance(one, Adapted) else one for one in (self.network, *self.way)]
         at_start, *later = (Adapted(one, of_network) for one in networks)
         return replace(self, added=of_layer.T @ self.added, bias=None, network=at_start, way=tuple(later))
 
@@ -114,8 +114,10 @@ class UpdateSpan:
             images: n, None to read it off the mean.
         """
         _, singular, directions = torch.linalg.svd(mean.double(), full_matrices=False)
-        rank = min(images or last_gap(singular, rounding_of(mean))[0], len(directions))
-        flag = f"{rank} directions of the gradients of a low-rank update"
+        shows, gap = last_gap(singular, rounding_of(mean))
+        rank = min(images or shows, len(directions))
+        shown = "" if images or gap > 1 else ": n is not shown"
+        flag = f"{rank} directions of the gradients of a low-rank update{shown}"
         return cls(directions[:rank].to(mean), mean, None, None, (), flag)
 
     @classmethod

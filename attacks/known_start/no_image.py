@@ -60,6 +60,8 @@ def took_no_update(victim: VictimSpec, lora: bool, start: str = "known") -> str 
         return "its training was no low-rank update; leave out lora"
     if start == "momentum" and not lora and victim.training.lora_rank is not None:
         return "its momentum is that of a low-rank update: cocktail-party --variant momentum-lora takes it"
+    if start == "momentum" and lora and victim.training.optimiser != "adamw" and victim.training.weight_decay:
+        return "weight decay in the gradient puts the update's own start into its momentum"
     return None
 
 

@@ -20,7 +20,7 @@ THREATS = {
 }
 """Who can mount an attack, by how it has the start: told, guessed, estimated, forgotten by the training, or replaced by
 the optimiser's state."""
-NO_MOMENTUM = "its optimiser's state was not released with its weights"
+NO_MOMENTUM = "its optimiser's state was not released with its weights, or a defence keeps it back"
 
 
 def untold(victim: VictimSpec, start: str, otherwise: str) -> str | None:

@@ -19,7 +19,8 @@ from torch import Tensor
 
 FIRST = "layers.0.weight"
 DOWN = f"{FIRST}.down"
-"""The weights of the first fully connected layer, and A of its low-rank update, as a release names them."""
+"""The weights of a network's first layer, fully connected unless convolutions are layers too, and A of its low-rank
+update, as a release names them."""
 Activation = Callable[[Tensor], Tensor]
 """Maps the pre-activations Z_l (..., m, h_l) of a hidden layer to its activations A_l of the same shape."""
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +24,82 @@ WRAPPED = ("optimizer", "optimizer_state_dict", "optimizer_states")
 """Entries of a checkpoint that may hold the state: of torchvision, of PyTorch's tutorial, of Lightning (a list)."""
 MEANS = ("exp_avg", "momentum_buffer")
 """What torch's optimisers call the running mean: Adam and its like, and SGD."""
+SCALED = "square_avg"
+"""Beside it RMSprop's momentum_buffer is of gradients that were scaled entry by entry, and no sum over images."""
+
+
+@dataclass(frozen=True)
+class OptimiserState:
+    """What a file holds of an optimiser.
+
+    Attributes:
+        path: the file, for messages.
+        groups: of its parameters, each with the numbers `params` and perhaps their names `param_names`.
+        means: the running mean of the gradients by a parameter's number, or by its name.
+    """
+
+    path: Path
+    groups: Sequence[Mapping[str, Any]]
+    means: Mapping[Any, Tensor]
+
+    def named(self, module: nn.Module) -> dict[str, Tensor]:
+        """Return the means by the names of a module's parameters; those that were not trained are left out.
+
+        A state counts parameters, and may not name them. One group of all parameters has the module's order; else each
+        group's follow one another in it, as where weight decay is for matrices alone, and shapes tell which they are.
+
+        Args:
+            module: the network whose parameters were optimised.
+
+        Raises:
+            UserError: it was of another network, or shapes do not tell which parameter is which.
+        """
+        parameters = dict(module.named_parameters())
+        names = self._names(list(parameters))
+        named = {names[key]: mean for key, mean in self.means.items() if key in names} if names else {}
+        if named and all(name in parameters and parameters[name].shape == mean.shape for name, mean in named.items()):
+            return named
+        return self._by_shape(parameters)
+
+    def _names(self, own: list[str]) -> dict[Any, str]:
+        """Return the name of each parameter by its number, nothing where the file does not tell; `own` is in order."""
+        if all(isinstance(key, str) for key in self.means):
+            return {key: key for key in self.means}
+        numbers = [number for group in self.groups for number in group["params"]]
+        told = [name for group in self.groups for name in group.get("param_names", ())]
+        if len(self.groups) == 1 and len(numbers) == len(own):
+            told = told or own
+        return dict(zip(numbers, told, strict=True)) if len(told) == len(numbers) else {}
+
+    def _by_shape(self, parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
+        there, wanted = (Counter(one.shape for one in every.values()) for every in (parameters, self.means))
+        for shape, count in wanted.items():
+            if not there[shape]:
+                hint = "it is of another network, or of a low-rank update that is not beside the first layer"
+                raise UserError(
+                    f"{self.path} does not fit the network, which has no parameter of {_size(shape)}: {hint}"
+                )
+            if count != there[shape]:
+                hint = "which were trained? Build the optimiser from model.named_parameters(), which it then names"
+                raise UserError(f"{self.path} has {count} of the {there[shape]} parameters of {_size(shape)}; {hint}")
+        left, named = list(parameters.items()), dict[str, Tensor]()
+        for group in self.groups:
+            for number in group["params"]:
+                if (mean := self.means.get(number)) is not None:
+                    name = next(name for name, own in left if own.shape == mean.shape and name not in named)
+                    named[name] = mean
+        return named
+
+    def of_update(self, first: Tensor) -> Tensor | None:
+        """Return the mean (r, d) for A of a low-rank update of the first layer (h, d), None where there is none.
+
+        A (r, d) and B (h, r) follow one another (Hu et al. 2022, LoRA, eq. 3), whatever else was trained beside.
+        """
+        h, d = first.shape
+        whole = any(mean.shape == first.shape for mean in self.means.values())
+        pairs = pairwise(self.means.values())
+        found = (a for a, b in pairs if a.ndim == 2 and a.shape[1] == d and b.shape == (h, len(a)) and len(a) < h)
+        return None if whole else next(found, None)
 
 
 def momentum_of(
@@ -29,13 +109,14 @@ def momentum_of(
 
     Both ends of a step along it are read as that network, and their difference is returned. Batch normalisations that
     are folded into a layer stay as they were released, which leaves the layer's mean a sum over images. Where a
-    low-rank update was trained, which the weights hold merged, that for A of the first layer is returned alone.
+    low-rank update of the first layer was trained, which the weights hold merged, that for A is returned alone.
 
     Args:
         name: the victim's, for messages.
         network: builds the module.
         weights: the file of its weights, which fit it.
-        optimiser: the file of the optimiser's state.
+        optimiser: what torch.save made of optimizer.state_dict(), or of a checkpoint that has it under one of
+            `WRAPPED`.
         sha256: its hex SHA-256 when the plug-in was loaded.
         shape: (C, H, W) of an input.
 
@@ -45,105 +126,76 @@ def momentum_of(
     """
     if sha256_file(optimiser) != sha256:
         raise UserError(f"victim {name}: {optimiser} changed while this ran; start again")
-    module = network().float().eval()
-    state, folded = read_weights(weights, module), folded_names(module, shape)
-    if (update := _mean_of_update(optimiser, network().eval(), shape)) is not None:
+    module, kept = network().float().eval(), read_state(optimiser)
+    weights_of = read_weights(weights, module)
+    ends = [_network_state(network, weights_of, shape)]
+    first = ends[0].get(FIRST)
+    if first is not None and first.shape[1:] == (math.prod(shape),) and (update := kept.of_update(first)) is not None:
         return {DOWN: update}
-    mean = {key: value for key, value in read_momentum(optimiser, module).items() if not key.startswith(folded)}
-    size = sum(float(value.square().sum()) for value in mean.values()) ** 0.5
-    if not size:
-        raise UserError(f"victim {name}: {optimiser} holds a running mean of zeros; save it before it is reset")
-    step = sum(float(state[key].float().square().sum()) for key in mean) ** 0.5 / size
-    ends = list[dict[str, Tensor]]()
-    for factor in (0.0, step):
-        moved = {key: value + factor * mean[key] if key in mean else value for key, value in state.items()}
-        module = network().float().eval()
-        module.load_state_dict(moved)
-        ends.append(answering(module, shape).state_dict())
-    learnt = [key for key, value in ends[0].items() if not torch.equal(value, ends[1][key])]
-    return {key: ends[1][key] - ends[0][key] for key in learnt}
+    folded, mean = folded_names(module, shape), kept.named(module)
+    own = {id(value): key for key, value in module.named_parameters()}
+    means = {key: mean.get(own.get(id(value), "")) for key, value in module.state_dict(keep_vars=True).items()}
+    moved = {key: value for key, value in means.items() if value is not None and not key.startswith(folded)}
+    if not all(bool(value.isfinite().all()) for value in moved.values()) or not any(map(torch.any, moved.values())):
+        raise UserError(f"victim {name}: {optimiser} holds a running mean that is zero, or not finite")
+    # as long as the weights where the mean is the smallest beside them, so that float32 holds it everywhere
+    step = max(_times(weights_of[key], value) for key, value in moved.items() if value.any())
+    after = {key: (value + step * moved[key].double()).float() for key, value in weights_of.items() if key in moved}
+    ends.append(_network_state(network, weights_of | after, shape))
+    return {key: ends[1][key] - value for key, value in ends[0].items() if not torch.equal(value, ends[1][key])}
 
 
-def read_momentum(path: Path, module: nn.Module) -> dict[str, Tensor]:
-    """Return the running mean of the gradients in a file, by the names of a module's parameters.
-
-    A state counts parameters and does not name them: those of each group follow one another in the module's order, as
-    where weight decay is for matrices alone. Parameters that were not trained are left out.
-
-    Args:
-        path: what torch.save made of optimizer.state_dict(), or of a checkpoint that has it under one of `WRAPPED`.
-        module: the network whose parameters were optimised.
-
-    Raises:
-        UserError: the file cannot be read, holds no such state or no running mean, or one of another network.
-    """
-    groups, means = _read(path)
-    left, named = list(module.named_parameters()), dict[str, Tensor]()
-    for group in groups:
-        at = 0
-        for index in group:
-            if (mean := means.get(index)) is None:
-                continue
-            place = next((at + k for k, (_, own) in enumerate(left[at:]) if own.shape == mean.shape), None)
-            if place is None:
-                shape = " x ".join(map(str, mean.shape))
-                raise UserError(f"{path} does not fit the network: no parameter of {shape} is left for its {index}")
-            named[left.pop(place)[0]], at = mean.float(), place
-    return named
-
-
-def _mean_of_update(path: Path, module: nn.Module, shape: Shape) -> Tensor | None:
-    """Return the mean (r, d) for A of a low-rank update of the first layer, None where layers were trained themselves.
-
-    Of an update there is one for A (r, d) and one for B (h, r), layer by layer (Hu et al. 2022, LoRA, eq. 3).
-
-    Args:
-        path: as of `read_momentum`.
-        module: the network.
-        shape: (C, H, W) of an input.
-    """
-    first = answering(module, shape).state_dict().get(FIRST)
-    if first is None or first.shape[1:] != (math.prod(shape),):
-        return None
-    _, means = _read(path)
-    every = [means[index] for index in sorted(means)]
-    pairs = list(zip(every[::2], every[1::2], strict=False))
-    factors = all(a.ndim == b.ndim == 2 and len(a) == b.shape[1] for a, b in pairs)
-    if len(every) % 2 or not factors or any(mean.shape == first.shape for mean in every):
-        return None
-    return next((a.float() for a, _ in pairs if a.shape[1] == first.shape[1] and bool(a.any())), None)
-
-
-def _read(path: Path) -> tuple[list[list[Any]], dict[Any, Tensor]]:
-    """Return the numbers of the parameters of each group in a file, and the running mean of each; raises UserError."""
+def read_state(path: Path) -> OptimiserState:
+    """Return what a file holds of an optimiser; raises UserError where it holds none, several, or no running mean."""
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        with torch.serialization.safe_globals([Namespace]):
+            found = torch.load(path, map_location="cpu", weights_only=True)
     except Exception:  # what a broken file makes torch.load raise is not documented
         raise UserError(f"{path} is no torch file of tensors alone; save optimizer.state_dict()") from None
-    state = _unwrapped(found)
-    if state is None:
-        raise UserError(f"{path} holds no optimiser's state; save optimizer.state_dict()")
-    means = dict(_means(state["state"]))
+    held = [found, *(found.get(key) for key in WRAPPED)] if isinstance(found, dict) else []
+    several = (entry if isinstance(entry, (list, tuple)) else [entry] for entry in held)
+    states: list[dict[str, Any]] = [one for entry in several for one in entry if _is_state(one)]
+    if len(states) != 1:
+        found = f"the states of {len(states)} optimisers" if states else "no optimiser's state"
+        raise UserError(f"{path} holds {found}; save the optimizer.state_dict() of the weights")
+    (state,) = states
+    means = {
+        key: moments[kind].float()
+        for key, moments in state["state"].items()
+        for kind in MEANS
+        if isinstance(moments.get(kind), Tensor) and SCALED not in moments
+    }
     if not means:
         hint = f"{' or '.join(MEANS)}, as SGD with momentum and Adam have"
         raise UserError(f"{path} holds no running mean of the gradients: {hint}")
-    return [group["params"] for group in state["param_groups"]], means
+    order = {
+        number: place for place, number in enumerate(n for group in state["param_groups"] for n in group["params"])
+    }
+    means = dict(sorted(means.items(), key=lambda item: order.get(item[0], len(order))))
+    return OptimiserState(path, state["param_groups"], means)
 
 
-def _unwrapped(found: Any) -> Mapping[str, Any] | None:
-    """Return an optimiser's state dict out of what a file holds, None if it holds none."""
-    if not isinstance(found, dict):
-        return None
-    for held in (found, *(found.get(key) for key in WRAPPED)):
-        first = held[0] if isinstance(held, (list, tuple)) and held else held
-        if isinstance(first, dict) and isinstance(first.get("state"), dict) and "param_groups" in first:
-            return first
-    return None
+def _is_state(found: Any) -> TypeGuard[dict[str, Any]]:
+    """Say whether this is an optimiser's state dict, of groups and of moments by parameter."""
+    if not isinstance(found, dict) or not isinstance(found.get("state"), dict):
+        return False
+    groups = found.get("param_groups")
+    if not isinstance(groups, list) or not all(isinstance(one, dict) for one in (*groups, *found["state"].values())):
+        return False
+    return all(isinstance(group.get("params"), (list, tuple)) for group in groups)
 
 
-def _means(state: Mapping[Any, Any]) -> Iterator[tuple[Any, Tensor]]:
-    """Return the running mean of each parameter that has one, by its number."""
-    for index, moments in state.items():
-        mean = next((moments[key] for key in MEANS if isinstance(moments.get(key), Tensor)), None)
-        if mean is not None:
-            yield index, mean
+def _network_state(network: Callable[[], nn.Module], weights: Mapping[str, Tensor], shape: Shape) -> dict[str, Tensor]:
+    """Return the state of the network that attacks see, of a module with these weights."""
+    module = network().float().eval()
+    module.load_state_dict(weights)
+    return answering(module, shape).state_dict()
+
+
+def _times(weights: Tensor, mean: Tensor) -> float:
+    """Return how many times as long as a mean its weights are, at least 1e-30 for weights of zero."""
+    return max(float(weights.double().norm() / mean.double().norm()), 1e-30)
+
+
+def _size(shape: torch.Size) -> str:
+    return " x ".join(map(str, shape))

@@ -26,21 +26,27 @@ WHO = {
 }
 WAY_OUT = {
     Threat.START: "the start was not given; `initial` names its file, or that of an earlier release",
-    Threat.MOMENTUM: "the optimiser's state was not given; `optimiser` names its file, if others have it too",
+    Threat.MOMENTUM: "the optimiser's state was not given, or a defence keeps it back; `optimiser` names its file",
     Threat.RELEASES: "an audit deletes no records; `run` attacks victims that do",
 }
 """Why an attacker is not tested, and what the owner can do about it."""
 OTHERS, CHANCE = "any held-out image is", "what cannot have seen them"
+HELPS = {
+    Threat.WEIGHTS: "Release no weights where outputs are enough; limit the number of queries.",
+    Threat.START: "Keep the start private: fine-tune from a checkpoint that is not public, or do not say which it was.",
+    Threat.SEED: "Draw the seed from the system's randomness, not from a small number, and do not publish it.",
+    Threat.MOMENTUM: "Release no optimiser's state: it holds images of the last batches, whatever the weights hide.",
+    Threat.RECORDS: (
+        "Train with differential privacy if single records matter: it alone bounds every attack, known or not."
+    ),
+}
+"""What helps or may help against an attacker; none of it is measured by an audit."""
 HABITS = (
-    "Release no weights where outputs are enough; limit the number of queries.",
-    "Keep the start private: fine-tune from a checkpoint that is not public, or do not say which it was.",
-    "Draw the seed from the system's randomness, not from a small number, and do not publish it.",
-    "Release no optimiser's state: it holds the images of the last batches, whatever the weights hide.",
+    *HELPS.values(),
     "Stop early and train on more records: few records learnt to the last stay in the weights best.",
-    "Train with differential privacy if single records matter: it alone bounds every attack, known or not.",
     "Audit again before every release, with the weights that are released.",
 )
-"""What helps or may help; none of it is measured by an audit."""
+"""The same, and what helps against each of them."""
 
 
 def sentence(finding: ThreatFinding, n: int, reasons: Sequence[str], unit: Unit = "images", protocol: str = "") -> str:
@@ -219,9 +225,4 @@ def _lacked(victim: Victim) -> list[str]:
 def advice(findings: Sequence[ThreatFinding]) -> list[str]:
     """Return the habits that help, those that concern what was found first."""
     found = [finding.threat for finding in findings if finding.outcome is AuditOutcome.FOUND]
-    first = {
-        Threat.RECORDS: HABITS[5], Threat.MOMENTUM: HABITS[3], Threat.WEIGHTS: HABITS[0], Threat.START: HABITS[1],
-        Threat.SEED: HABITS[2],
-    }  # fmt: skip
-    ordered = [habit for threat, habit in first.items() if threat in found]
-    return list(dict.fromkeys([*ordered, *HABITS]))
+    return list(dict.fromkeys([*(habit for threat, habit in HELPS.items() if threat in found), *HABITS]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,9 +15,12 @@ from torch import Tensor
 from attacks.base import Attack, Knowledge, Threat
 from attacks.cocktail_party import CocktailParty
 from attacks.cocktail_party_features import CocktailPartyFeatures
+from attacks.independent_components.span import UpdateSpan
+from attacks.knowledge import threat_of
 from attacks.unknown_start import NO_MOMENTUM
-from attacks.unknown_start.momentum import DOWN, NO_MEAN, STEP, before_a_step
+from attacks.unknown_start.momentum import NO_MEAN, STEP, before_a_step
 from victims.base import Victim
+from victims.equations.network import DOWN
 from victims.networks import CNNSpec
 from victims.spec import VictimSpec
 
@@ -32,6 +37,9 @@ def released(victim: VictimSpec, **changes: Any) -> VictimSpec:
 
 
 PHOTOS = released(network("photos", 20, (60, 40)), **ADAMW)
+LORA = released(network("photos", 20, (60, 40)), **ADAMW | {"lora_rank": 24})
+CARD: Any = SimpleNamespace(start=SimpleNamespace(adapter=None, wrong=True, cosine=0.0), start_remains="it does")
+"""What speaks against a start that is known, or forgotten, and against an update."""
 
 
 def cosines(victim: Victim, candidates: Tensor) -> Tensor:
@@ -89,7 +97,9 @@ def test_it_needs_the_state_and_no_start(kind: type[Attack[Any]]) -> None:
     attack = kind(kind.Params(start="momentum"))
     assert Knowledge.MOMENTUM in attack.knowledge
     assert Knowledge.INITIAL_WEIGHTS not in attack.knowledge
-    assert attack.threat is Threat.MOMENTUM
+    assert attack.threat is Threat.MOMENTUM is threat_of(attack.knowledge)
+    assert threat_of(attack.knowledge | {Knowledge.INITIAL_WEIGHTS}) is Threat.START
+    assert attack.doubt(CARD) is None
     assert attack.supports(network("photos", 20, (60, 40))) == NO_MOMENTUM
 
 
@@ -103,17 +113,36 @@ def test_behind_a_convolution_features_come_out_of_it() -> None:
     assert int((cosines(victim, found.candidates) > 0.8).sum()) >= 8
 
 
-def test_a_mean_of_zero_shows_nothing_and_says_so() -> None:
-    victim = victim_of(PHOTOS)
+@pytest.mark.parametrize("variant", ["momentum", "momentum-lora"])
+def test_a_mean_of_zero_shows_nothing_and_says_so(variant: str) -> None:
+    victim = victim_of(LORA if variant.endswith("lora") else PHOTOS)
     assert victim.momentum is not None
     for value in victim.momentum.values():
         value.zero_()
-    found = attacked(CocktailParty(CocktailParty.Params(start="momentum")), victim)
+    attack = CocktailParty(CocktailParty.Params(**CocktailParty.variants[variant]))
+    found = attacked(attack, victim)
     assert not found.candidates.any()
     assert found.flags == (NO_MEAN,)
+    with pytest.raises(ValueError, match="was not released with its weights"):
+        attacked(attack, replace(victim, momentum=None))
 
 
-LORA = released(network("photos", 20, (60, 40)), **ADAMW | {"lora_rank": 24})
+def test_convolutions_that_are_layers_are_passed_over() -> None:
+    weights = {"layers.0.weight": torch.ones(2, 1, 3, 3), "layers.1.weight": torch.full((2, 2), 3.0)}
+    before = before_a_step(weights, {"layers.1.weight": torch.ones(2, 2)})
+    assert before is not None
+    assert torch.equal(before["layers.0.weight"], weights["layers.0.weight"])
+    assert float(before["layers.1.weight"][0, 0]) == pytest.approx(3 * (1 + STEP))
+
+
+@pytest.mark.parametrize(("images", "shown"), [(None, ": n is not shown"), (4, "")])
+def test_of_an_update_of_fewer_rows_than_images_all_or_as_many_as_told_are_searched(
+    images: int | None, shown: str
+) -> None:
+    mean = torch.randn(6, 48, generator=torch.Generator().manual_seed(0))
+    span = UpdateSpan.of_update(mean, images)
+    assert span.basis.shape == (images or 6, 48)
+    assert span.flag.endswith(f"of a low-rank update{shown}")
 
 
 def test_of_a_low_rank_update_images_come_out_though_neither_start_is_known() -> None:
@@ -141,5 +170,6 @@ def test_it_says_which_variant_is_for_low_rank_updates() -> None:
     )
     assert "no low-rank update" in (CocktailParty(update).supports(PHOTOS) or "")
     assert CocktailParty(update).supports(LORA) is None
+    assert "weight decay in the gradient" in (CocktailParty(update).supports(released(LORA, optimiser="adam")) or "")
     with pytest.raises(ValueError, match="set signs=both"):
         CocktailParty.Params(start="momentum", lora=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from bench.plan.capability import tellable
 from bench.run.disclosure import view_of
 from victims.cache import victim_folder
 from victims.datasets import fingerprint
-from victims.defences.spec import Noise
+from victims.defences.spec import EarlyStop, Noise
 from victims.obtain import obtain
 from victims.ordinary.descent import Examples
 from victims.ordinary.obtain import MOMENTUM
@@ -81,6 +82,12 @@ def test_weights_are_the_same_whether_it_is_released_or_not() -> None:
     assert kept.spec.identity() != released.spec.identity()
 
 
+def test_a_training_in_float64_releases_it_in_float32_as_its_weights() -> None:
+    victim = victim_of(spec(dtype="float64"))
+    assert victim.momentum is not None
+    assert {value.dtype for value in victim.momentum.values()} == {torch.float32}
+
+
 def test_only_what_was_trained_has_it() -> None:
     victim = victim_of(spec(last_layers=1))
     assert victim.momentum is not None
@@ -95,9 +102,13 @@ def test_who_is_told_of_it_has_a_copy_and_nobody_is_told_what_was_kept_back() ->
     assert victim.momentum is not None
     assert torch.equal(view.momentum["layers.0.weight"], victim.momentum["layers.0.weight"])
     kept = spec(momentum_released=False)
-    defended = spec().model_copy(update={"defences": (Noise(strength=0.1),)})
-    told = [Knowledge.MOMENTUM in tellable(one) for one in (victim.spec, kept, defended)]
-    assert told == [True, False, False]
+    defended, stopped = (
+        spec().model_copy(update={"defences": (one,)}) for one in (Noise(strength=0.1), EarlyStop(strength=0.1))
+    )
+    told = [Knowledge.MOMENTUM in tellable(one) for one in (victim.spec, kept, defended, stopped)]
+    assert told == [True, False, False, True]
+    released = replace(victim, card=victim.card.model_copy(update={"spec": defended}))
+    assert view_of(released, frozenset({Knowledge.MOMENTUM}), CPU).momentum is None
 
 
 def test_a_low_rank_update_releases_it_for_both_factors() -> None:

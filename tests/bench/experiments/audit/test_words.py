@@ -167,6 +167,8 @@ def test_habits_that_concern_what_was_found_come_first() -> None:
     assert sorted(words.advice(every)) == sorted(words.HABITS)
     single = threats([ran("b", 25, 2, Threat.RECORDS)], N)
     assert words.advice(single)[0].startswith("Train with differential privacy")
+    state = threats([ran("b", 25, 2, Threat.MOMENTUM)], N)
+    assert words.advice(state)[0].startswith("Release no optimiser's state")
 
 
 def test_an_attack_that_does_not_apply_is_named_with_its_reason() -> None:
