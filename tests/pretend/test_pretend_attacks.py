@@ -54,6 +54,15 @@ CONVOLUTIONS = spec_of(architecture=ConvSpec(channels=(4, 3), hidden=(10,)), tra
 GELU = ORDINARY.model_copy(
     update={"architecture": SmoothMLPSpec(hidden=(12,), layer_norm=True, outputs=10), "name": "digits-mlp-10-gelu"}
 )
+STATE, UPDATE = (
+    ORDINARY.model_copy(
+        update={
+            "name": f"digits-mlp-10-{name}",
+            "training": ORDINARY.training.model_copy(update={"momentum_released": True, **changes}),
+        }
+    )
+    for name, changes in (("state", {}), ("update", {"lora_rank": 8, "weight_decay": 0.0}))
+)
 NETWORK = digits_network(n=30, targets=4, epochs=3)
 BATCHED = NETWORK.model_copy(
     update={"name": "digits-elu4-30-batches", "training": Descent(epochs=2, batch_size=16, order_seed=0)}
@@ -158,6 +167,10 @@ CASES: dict[str, Case] = {
         "cocktail-party", GELU, ONCE | {"rounds": 1, "round_steps": 5}, waits=ROTATED
     ),
     "cocktail-party without a start": Case("cocktail-party", CLASSES, ROTATION | {"start": "forgotten"}, waits=ROTATED),
+    "cocktail-party by momentum": Case("cocktail-party", STATE, ROTATION | {"start": "momentum"}, waits=ROTATED),
+    "cocktail-party by the momentum of an update": Case(
+        "cocktail-party", UPDATE, {"free_steps": 0, "start": "momentum", "lora": True, "signs": "both"}, waits=ROTATED
+    ),
     "cocktail-party-features": Case("cocktail-party-features", BATCH_NORM, ROUNDS_OF_FEATURES, "image_steps"),
     "cocktail-party-features jointly": Case("cocktail-party-features", BATCH_NORM, JOINTLY, "image_steps"),
     "replay": Case("replay", ORDINARY, {"steps": 3, "most": 4}, "replay_steps"),
