@@ -68,6 +68,17 @@ ORDINARY = VictimSpec(
     architecture=MLPSpec(hidden=(24, 20), outputs=10, biases="every", first_layer_scale=None),
     training=Ordinary(epochs=20, batch_size=5),
 )
+STATE, UPDATE = (
+    ORDINARY.model_copy(
+        update={
+            "name": f"digits-mlp-10-c10-{name}",
+            "training": ORDINARY.training.model_copy(update={"momentum_released": True, **changes}),
+        }
+    )
+    for name, changes in (("state", {}), ("update", {"lora_rank": 8, "weight_decay": 0.0}))
+)
+OF_STATE = {"free_steps": 0, "start": "momentum"}
+OF_UPDATE = OF_STATE | {"lora": True, "signs": "both"}
 BATCH_NORM = ORDINARY.model_copy(
     update={"name": "digits-cnn-10-c10-ordinary", "architecture": CNNSpec(channels=(4,), hidden=(20,), outputs=10)}
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import attacking
 import pytest
 import torch
 from accelerator import Split
@@ -53,15 +54,6 @@ CONVOLUTION = spec_of(architecture=ConvSpec(channels=4, hidden=(10,)), training=
 CONVOLUTIONS = spec_of(architecture=ConvSpec(channels=(4, 3), hidden=(10,)), training=DecayedDescent(steps=10))
 GELU = ORDINARY.model_copy(
     update={"architecture": SmoothMLPSpec(hidden=(12,), layer_norm=True, outputs=10), "name": "digits-mlp-10-gelu"}
-)
-STATE, UPDATE = (
-    ORDINARY.model_copy(
-        update={
-            "name": f"digits-mlp-10-{name}",
-            "training": ORDINARY.training.model_copy(update={"momentum_released": True, **changes}),
-        }
-    )
-    for name, changes in (("state", {}), ("update", {"lora_rank": 8, "weight_decay": 0.0}))
 )
 NETWORK = digits_network(n=30, targets=4, epochs=3)
 BATCHED = NETWORK.model_copy(
@@ -128,6 +120,7 @@ ROTATION, TWO_ROUNDS = {"free_steps": 0, "crops": 1, "flips": True}, {"free_step
 ONCE = {"density": "sparse", "free_steps": 20}  # one report of picard: no count of steps says how many it needs
 ROUNDS_OF_FEATURES = {"steps": 40, "free_steps": 20, "rounds": 2, "round_steps": 5}
 JOINTLY = ROUNDS_OF_FEATURES | {"rounds": 0, "joint_rounds": 2, "images": "told"}
+ROUNDED = {"candidates": 6, "rounds": 1, "round_steps": 4}
 ROTATED = frozenset(f"attacks/source_separation/unmixing.py:{one}" for one in ("_rotated", "nearest_rotation"))
 DESCENDED = frozenset(f"attacks/source_separation/relative.py:{one}" for one in ("descended", "_evaluated"))
 REPORTED = frozenset({"attacks/source_separation/unmixing.py:unmix"})  # once a level of the likelihood
@@ -147,10 +140,8 @@ CASES: dict[str, Case] = {
     "kkt-general tied": Case("kkt-general", DECAYED, FEW | {"coefficients": "tied"}),
     "kkt-general on a convolution": Case("kkt-general", CONVOLUTION, FEW | {"sparsity": 0.0}),
     "kkt-span": Case("kkt-span", spec_of(3), {"candidates": 6}),
-    "kkt-span rounds": Case("kkt-span", CLASSES, {"candidates": 6, "rounds": 1, "round_steps": 4}),
-    "kkt-span kinks": Case(
-        "kkt-span", CLASSES, {"candidates": 6, "rounds": 1, "round_steps": 4, "round_offset_price": 1e-6}
-    ),
+    "kkt-span rounds": Case("kkt-span", CLASSES, ROUNDED),
+    "kkt-span kinks": Case("kkt-span", CLASSES, ROUNDED | {"round_offset_price": 1e-6}),
     "kkt-conv with offsets": Case("kkt-conv", CONVOLUTION, FEW | {"offset_price": 1e-6}),
     "kkt-conv": Case("kkt-conv", CONVOLUTION, FEW),
     "kkt-conv on two convolutions": Case("kkt-conv", CONVOLUTIONS, FEW),
@@ -163,14 +154,10 @@ CASES: dict[str, Case] = {
     "kkt-delta-features": Case("kkt-delta-features", BATCH_NORM),
     "cocktail-party": Case("cocktail-party", ORDINARY, {"steps": 5}, "free_steps", waits=DESCENDED | REPORTED),
     "cocktail-party in rounds": Case("cocktail-party", ORDINARY, TWO_ROUNDS, waits=ROTATED),
-    "cocktail-party through a tail": Case(
-        "cocktail-party", GELU, ONCE | {"rounds": 1, "round_steps": 5}, waits=ROTATED
-    ),
+    "cocktail-party with a tail": Case("cocktail-party", GELU, ONCE | {"rounds": 1, "round_steps": 5}, waits=ROTATED),
     "cocktail-party without a start": Case("cocktail-party", CLASSES, ROTATION | {"start": "forgotten"}, waits=ROTATED),
-    "cocktail-party by momentum": Case("cocktail-party", STATE, ROTATION | {"start": "momentum"}, waits=ROTATED),
-    "cocktail-party by the momentum of an update": Case(
-        "cocktail-party", UPDATE, {"free_steps": 0, "start": "momentum", "lora": True, "signs": "both"}, waits=ROTATED
-    ),
+    "cocktail-party by momentum": Case("cocktail-party", attacking.STATE, attacking.OF_STATE, waits=ROTATED),
+    "cocktail-party by an update": Case("cocktail-party", attacking.UPDATE, attacking.OF_UPDATE, waits=ROTATED),
     "cocktail-party-features": Case("cocktail-party-features", BATCH_NORM, ROUNDS_OF_FEATURES, "image_steps"),
     "cocktail-party-features jointly": Case("cocktail-party-features", BATCH_NORM, JOINTLY, "image_steps"),
     "replay": Case("replay", ORDINARY, {"steps": 3, "most": 4}, "replay_steps"),
