@@ -18,6 +18,7 @@ from matplotlib.image import imread
 from numpy.typing import NDArray
 
 from bench.publish.ranking import Row
+from bench.publish.report.figures.frames import with_own_frames, with_own_runs
 from bench.publish.report.figures.svg import with_own_styles
 from bench.publish.report.files import GROUPS, LAYERS, Examples, Panel, RunFiles
 
@@ -46,7 +47,7 @@ def former(page: Path) -> dict[str, RunFiles]:
     The pictures are lossless there, so they come back as the run's folder had them. What cannot be read is left out.
     """
     try:
-        text = with_own_styles(page.read_text(encoding="utf-8"))
+        text = with_own_styles(with_own_frames(with_own_runs(page.read_text(encoding="utf-8"))))
     except (OSError, UnicodeDecodeError):
         return {}
     pictures: dict[str, dict[tuple[int, int], tuple[NDArray[np.uint8], float]]] = {}

@@ -16,6 +16,7 @@ from bench.publish.ranking import Board, Row, cell_of
 from bench.publish.report.answer import Answer, answer
 from bench.publish.report.collect import Entry, Report, gain_share, good_count
 from bench.publish.report.columns import LEGEND, SHOWN, filled, glossary
+from bench.publish.report.figures.frames import sharing_frames, sharing_runs
 from bench.publish.report.figures.overview import gains
 from bench.publish.report.figures.svg import labelled, sharing_styles
 from bench.publish.report.files import GROUPS, Panel
@@ -137,7 +138,7 @@ def render(report: Report) -> str:
         isnan=math.isnan,
         Status=Status,
     )
-    return sharing_styles(text)
+    return sharing_runs(sharing_frames(sharing_styles(text)))
 
 
 def _first(found: Answer) -> First:

@@ -29,6 +29,10 @@ LEVELS = 8
 
 _CIRCLE = re.compile(r'<path((?: id="[^"]+")?) d="M0 ([\d.]+)(?:C(?: ?-?[\d.]+){6}){8}z?"', re.IGNORECASE)
 """A dot, which matplotlib draws as eight curves around the origin."""
+_NUMBER = r"(-?[\d.]+)"
+_LINE = re.compile(rf'<path d="m{_NUMBER} ?{_NUMBER} ?{_NUMBER} ?{_NUMBER}" style="([^"]*)"/>')
+"""A path of one step."""
+_TEXT = re.compile(r"</?(?:text|tspan)\b")
 _RULE = re.compile(r"^svg \.(s\d+) \{ (.*) \}\n", re.MULTILINE)
 
 
@@ -131,7 +135,7 @@ def _bare(svg: str) -> str:
     svg = re.sub(r"</?g\b[^>]*(?<!/)>", needed, svg)
     svg = re.sub(r'<path [^>]*style="fill: none"/>', "", svg).replace("<defs></defs>", "")
     svg = re.sub(r' d="([^"]*)"', lambda path: f' d="{_straightened(_relative(path[1]))}"', svg)
-    svg = _CIRCLE.sub(r'<circle\1 r="\2"', _unclipped(svg))
+    svg = _CIRCLE.sub(r'<circle\1 r="\2"', _joined(_unclipped(svg)))
     return re.sub(r' (?:x|y|transform)="[^"]*"', lambda places: re.sub(r"\.0(?!\d)", "", places[0]), svg)
 
 
@@ -155,7 +159,7 @@ def _relative(path: str) -> str:
 
 
 def _straightened(path: str) -> str:
-    """Return a path of `_relative` without the points inside its level stretches, which draw nothing of their own."""
+    """Return a path of `_relative` without the points inside its level and upright stretches, which draw nothing."""
     if re.search(r"[^mz\d. -]", path):
         return path
     told = ""
@@ -164,8 +168,10 @@ def _straightened(path: str) -> str:
         begin, *steps = zip(tenths[::2], tenths[1::2], strict=True)
         kept: list[tuple[int, int]] = []
         for across, down in steps:
-            if kept and down == kept[-1][1] == 0 and across * kept[-1][0] > 0:
-                kept[-1] = (kept[-1][0] + across, 0)
+            before, alike = kept[-1] if kept else (0, 0), bool(kept)
+            level = down == before[1] == 0 and across * before[0] > 0
+            if alike and (level or (across == before[0] == 0 and down * before[1] > 0)):
+                kept[-1] = (before[0] + across, before[1] + down)
             else:
                 kept.append((across, down))
         told += "m" + " ".join(" ".join(map(_tenths, step)) for step in (begin, *kept)) + closed
@@ -186,6 +192,29 @@ def _unclipped(svg: str) -> str:
         return line[0].replace(f' clip-path="url(#{line[2]})"', "") if uncut else line[0]
 
     return re.sub(r'<path d="m(-?[\d.]+(?:[ -][\d.]+){3})" clip-path="url\(#([^)]+)\)"', freed, svg)
+
+
+def _joined(svg: str) -> str:
+    """Return an SVG element whose level and upright lines of one style, most of them a grid's, are one path.
+
+    They are drawn where the first of them is, so that only those are joined between which nothing but texts is drawn.
+    """
+    begun: dict[str, int] = {}
+    parts = list[str]()
+    for tag in re.split(r"(<[^>]+>)", svg):
+        line = _LINE.fullmatch(tag)
+        if line is None or 0 not in (float(line[3]), float(line[4])):
+            begun = begun if not tag.startswith("<") or _TEXT.match(tag) else {}
+            parts.append(tag)
+            continue
+        x, y, across, down, style = line.groups()
+        stroke = f"h{across}" if float(down) == 0 else f"v{down}"
+        if style in begun:
+            parts[begun[style]] = parts[begun[style]].replace('" style', f'M{x} {y}{stroke}" style', 1)
+        else:
+            begun[style] = len(parts)
+            parts.append(f'<path d="M{x} {y}{stroke}" style="{style}"/>')
+    return "".join(parts)
 
 
 def _tenths(number: int) -> str:
