@@ -30,7 +30,7 @@ LEVELS = 8
 _CIRCLE = re.compile(r'<path((?: id="[^"]+")?) d="M0 ([\d.]+)(?:C(?: ?-?[\d.]+){6}){8}z?"', re.IGNORECASE)
 """A dot, which matplotlib draws as eight curves around the origin."""
 _NUMBER = r"(-?[\d.]+)"
-_LINE = re.compile(rf'<path d="m{_NUMBER} ?{_NUMBER} ?{_NUMBER} ?{_NUMBER}" style="([^"]*)"/>')
+_LINE = re.compile(rf'<path d="m{"(?: |(?=-))".join([_NUMBER] * 4)}" style="([^"]*)"/>')
 """A path of one step."""
 _TEXT = re.compile(r"</?(?:text|tspan)\b")
 _RULE = re.compile(r"^svg \.(s\d+) \{ (.*) \}\n", re.MULTILINE)
@@ -168,9 +168,9 @@ def _straightened(path: str) -> str:
         begin, *steps = zip(tenths[::2], tenths[1::2], strict=True)
         kept: list[tuple[int, int]] = []
         for across, down in steps:
-            before, alike = kept[-1] if kept else (0, 0), bool(kept)
+            before = kept[-1] if kept else (0, 0)
             level = down == before[1] == 0 and across * before[0] > 0
-            if alike and (level or (across == before[0] == 0 and down * before[1] > 0)):
+            if level or (across == before[0] == 0 and down * before[1] > 0):
                 kept[-1] = (before[0] + across, before[1] + down)
             else:
                 kept.append((across, down))

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
+
 from bench.publish.report.figures.frames import FEWEST, sharing_frames, sharing_runs, with_own_frames, with_own_runs
+from bench.publish.report.figures.svg import sharing_styles
 
 GRID = '<path d="M1 2v3M4 2v3" class="s1"/><text class="s2" x="1" y="9">0.0</text>'
 BEGIN = '<svg viewBox="0 0 9 9">'
@@ -36,3 +41,20 @@ def test_a_run_is_named_by_the_first_of_its_figures() -> None:
     shared = sharing_runs(whole)
     assert shared == "".join(f'<figure data-run="{run}"></figure>' for run in ("a", "", "b", "a", ""))
     assert with_own_runs(shared) == whole
+
+
+@pytest.mark.parametrize(
+    ("paths", "told"),
+    [
+        (["M 1 2 L 1 5", "M 4 2 L 9 2"], ["M1 2v3M4 2h5"]),
+        (["M 1 2 L 1 5", "M 4 2 L 9 3", "M 4 2 L 9 2"], ["M1 2v3", "m4 2 5 1", "M4 2h5"]),
+        (["M 12 34", "M 1 2 L 1 5"], ["m12 34", "M1 2v3"]),
+        (["M 1 2 L 1 5 L 4 5"], ["m1 2 0 3 3 0"]),
+    ],
+    ids=["side by side", "a line between", "a point", "two steps"],
+)
+def test_level_and_upright_lines_of_one_style_are_one_path(paths: list[str], told: list[str]) -> None:
+    drawn = "".join(f'<path d="{path}" style="stroke: red"/><text x="1">0</text>' for path in paths)
+    page = sharing_styles(f'<style></style><svg viewBox="0 0 9 9">{drawn}</svg>')
+    assert re.findall(r' d="([^"]*)"', page) == told
+    assert page.count("<text") == len(paths)
