@@ -75,7 +75,9 @@ class CocktailParty(Attack[CocktailPartyParams]):
         return THREATS[self.params.start]
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Return why not: it needs a start that was kept or forgotten, and a first layer that sees the whole input.
+        """Return why not: it needs a first layer that sees the whole input, and a start that was kept or forgotten.
+
+        The optimiser's state may be in the place of the start.
 
         Crops are undone where there were some, and low-rank updates taken apart.
         """

@@ -78,7 +78,10 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         return THREATS[self.params.start]
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Return why not: it needs its start, unless it is forgotten, and a hidden layer behind convolutions."""
+        """Return why not: it needs a hidden layer behind convolutions.
+
+        It needs the victim's start too, unless that is forgotten, or the optimiser's state in its place.
+        """
         architecture, start = victim.architecture, self.params.start
         if why := untold(victim, start, "start=guess to look for its seed, or start=forgotten"):
             return why

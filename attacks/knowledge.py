@@ -67,7 +67,7 @@ OPENS = {
     Knowledge.WEIGHTS: Threat.WEIGHTS,
     Knowledge.LOGITS: Threat.QUERIES,
 }
-"""The adversary whom an item of knowledge tells, the one with the most access first."""
+"""The adversary who has an item of knowledge; of several items the first here decides."""
 ORACLE = "oracle"
 """Prefix of the names of items that no attacker has. They serve experiments, and rows that use them are not ranked."""
 

@@ -57,7 +57,7 @@ class CocktailPartyParams(AttackParams):
             tells which of the two is the original.
         lora: whether a low-rank update is taken apart: the seed of its start, too, is sought below `seeds`, and what
             images have along that start is filled in (`attacks.unknown_start.adapter`); takes no rounds. With the
-            momentum there is nothing to take apart: that of the update's A is searched.
+            momentum there is nothing to take apart: the momentum for its A is searched.
         density: of what filters answer: "scale_mixture" takes the responses of one filter at one place in all channels
             together (`attacks.source_separation.density`), and descends on a smooth likelihood before a rugged
             one; "sparse" takes each response by itself.

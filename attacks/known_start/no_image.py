@@ -49,10 +49,16 @@ def took_no_crops(victim: VictimSpec, crops: int) -> str | None:
     return "its training moved no image; leave out crops" if crops and not victim.crops else None
 
 
-def took_no_update(victim: VictimSpec, lora: bool, start: str = "known") -> str | None:
+def took_no_update(victim: VictimSpec, lora: bool, start: str) -> str | None:
     """Return why an attack declines a victim whose low-rank update it would take apart: all weights were trained.
 
-    Where the start is the momentum, it declines a low-rank update that it is not told of: W1 itself has no momentum.
+    Where the momentum is in the place of the start, it declines a low-rank update without `lora`, since W1 itself has
+    no momentum, and one whose momentum holds its own start.
+
+    Args:
+        victim: the victim.
+        lora: whether the attack is for a low-rank update.
+        start: how the attack has the start, a key of `attacks.unknown_start.THREATS`.
     """
     if victim.training.kind != "ordinary":
         return None

@@ -33,7 +33,8 @@ _NUMBER = r"(-?[\d.]+)"
 _LINE = re.compile(rf'<path d="m{"(?: |(?=-))".join([_NUMBER] * 4)}" style="([^"]*)"/>')
 """A path of one step."""
 _TEXT = re.compile(r"</?(?:text|tspan)\b")
-_RULE = re.compile(r"^svg \.(s\d+) \{ (.*) \}\n", re.MULTILINE)
+_RULE = re.compile(r"^(?:svg )?\.(s\d+) \{ (.*) \}\n", re.MULTILINE)
+"""A style that figures share; pages of before named the element around it too."""
 
 
 def svg(figure: Figure) -> str:
@@ -89,7 +90,8 @@ def sharing_styles(page: str) -> str:
         return names.setdefault(style, f"s{len(names)}")
 
     page = re.sub(r"<svg .*?</svg>", shared, page, flags=re.DOTALL)
-    rules = "".join(f"svg .{name} {{ {style} }}\n" for style, name in names.items())
+    # no element stands before the class: what a <use> draws has none of those around the original (SVG 2, 5.6.3)
+    rules = "".join(f".{name} {{ {style} }}\n" for style, name in names.items())
     return page.replace("</style>", f"{rules}</style>", 1)
 
 

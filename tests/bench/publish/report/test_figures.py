@@ -119,7 +119,7 @@ def test_figures_of_a_page_share_their_styles() -> None:
     spoken = 'style="fill: red"'
     figures = [*FIGURES.values(), quality_against_time([timed(spoken)], 20)]
     page = sharing_styles(f"<style>p {{}}\n</style><p {spoken}>{''.join(figures)}")
-    rules = dict(re.findall(r"^svg \.(s\d+) { (.*) }$", page.split("</style>")[0], re.MULTILINE))
+    rules = dict(re.findall(r"^\.(s\d+) { (.*) }$", page.split("</style>")[0], re.MULTILINE))
     told = re.findall(r"<svg .*?</svg>", page, re.DOTALL)
     for one, figure in zip(told, figures, strict=True):
         shared, own = drawn(one, rules), drawn(figure)
