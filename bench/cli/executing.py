@@ -206,7 +206,8 @@ def score(
 ) -> None:
     """Score stored reconstructions again without attacking the victim again, and write the tables.
 
-    Without options: all stored runs, each under its own protocol. A row keeps the null controls of twins that it has.
+    Without options: all stored runs, each under its own protocol. A row keeps the null controls of twins that it has;
+    with --controls all rows whose reconstruction is stored elsewhere get those that they lack, too.
     """
     from bench.plan import registry
     from bench.plan.options import choose_data_dir, choose_device, matches
@@ -214,16 +215,16 @@ def score(
 
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
 
-    from bench.experiments.sweep import score_stored
+    from bench.experiments.sweep import score_stored, without_twins
     from bench.run.setup import Setup
     from bench.scoring.protocols import protocol_named
 
     if protocol is not None:
         protocol_named(protocol)
-    store = Store(results_dir)
+    store, twins = Store(results_dir), controls == "all"
     records = [
         record
-        for record in store.attacked()
+        for record in [*store.attacked(), *(without_twins(store) if twins and protocol is None else ())]
         if record.n  # 0 where no training image was given: nothing is scored
         and matches(record.attack, attack)
         and (matches(record.victim, victim) or matches(record.training, victim))
@@ -232,7 +233,6 @@ def score(
         raise UserError(f"no stored run in {store.runs} is meant; `run` makes some, -a and -v choose among them")
     store.require_writable()
     data, chosen = choose_data_dir(data_dir), choose_device(device)
-    twins = controls == "all"
     work_begins()
     setup = Setup(results_dir, data, plugin_dir, str(chosen), twins, jobs=jobs)
     raise typer.Exit(score_stored(records, attacks, victims, setup, protocol or ""))

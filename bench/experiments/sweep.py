@@ -15,9 +15,10 @@ from bench.experiments.tables import SweepTables
 from bench.experiments.verdict import Given, leading, unit_of, verdict
 from bench.experiments.weights import told_conflicts
 from bench.plan.run import Run, told_apart
-from bench.publish.runs_table import read_runs
+from bench.publish.runs_table import read_runs, records_of
 from bench.run.executors.choice import executor_for
 from bench.run.executors.task import Task
+from bench.run.nulls.later import lacks_twins
 from bench.run.provenance import run_of
 from bench.run.runner import Outcome
 from bench.run.session import Session
@@ -164,6 +165,17 @@ def _settled_failure(outcome: Outcome, store: Store, reporter: TerminalReporter)
     return replace(outcome, record=record)
 
 
+def without_twins(store: Store) -> list[RunRecord]:
+    """Return the rows of runs.csv whose run folders are elsewhere and which lack nothing but what twins get.
+
+    Raises:
+        UserError: the table cannot be read.
+    """
+    table = store.root / RUNS_CSV
+    rows = records_of(read_runs(table)) if table.exists() else []
+    return [row for row in rows if not store.folder(row.run_id).exists() and lacks_twins(row)]
+
+
 def score_stored(
     records: Sequence[RunRecord],
     attacks: Registry[type[Attack[Any]]],
@@ -176,28 +188,35 @@ def score_stored(
     The status is also 1 if the tables cannot be written at the end. An interrupt writes them too.
 
     Args:
-        records: the runs.
+        records: the runs; of one whose run folder is elsewhere twins are attacked, and it is not scored again.
         attacks: all that are known.
         victims: likewise.
         setup: where they are read and written, and how the scoring is executed.
         protocol: score under this protocol, as rows of their own; empty for each run's own.
     """
     console, store = Console(), Store(setup.results_dir)
-    troubles, runs = 0, dict[str, Run]()
+    troubles, meant = 0, list[tuple[RunRecord, Run]]()
     with TerminalReporter(console) as reporter, SweepTables(store, reporter) as tables:
         for record in records:
             try:
                 run = run_of(record, attacks, victims)
                 if protocol:
                     _require_same_subject(protocol, run)
-                runs[record.run_id] = run
+                if not store.folder(record.run_id).exists() and record.attack_version != run.attack.version:
+                    raise UserError(f"{record.run_id}: it is of version {record.attack_version} of its attack")
+                meant.append((record, run))
             except UserError as error:
                 troubles += 1
                 reporter.notice(str(error))
-        runs = dict(zip(runs, told_apart([*runs.values()]), strict=True))
-        tasks = [replace(Task.of(run, run_id, setup), scored_under=protocol) for run_id, run in runs.items()]
+        runs = told_apart([run for _, run in meant])
+        titles = {record.run_id: run.title for (record, _), run in zip(meant, runs, strict=True)}
+        tasks = []
+        for (record, _), run in zip(meant, runs, strict=True):
+            task = Task.of(run, record.run_id, setup)
+            stored = store.folder(record.run_id).exists()
+            tasks.append(replace(task, scored_under=protocol) if stored else replace(task, row=record))
         for outcome in executor_for(reporter, setup).execute(tasks) if tasks else ():
-            title = runs[outcome.record.run_id].title
+            title = titles[outcome.record.run_id]
             tables.follow(outcome.record)
             if trouble := outcome.trouble or outcome.record.trouble:
                 troubles += 1

@@ -33,6 +33,7 @@ class SweepTables:
 
     def __init__(self, store: Store, reporter: TerminalReporter, copy_to: str = "") -> None:
         self.store, self.reporter = store, reporter
+        self._changed: list[RunRecord] = []
         self.board, self._next, self.behind = refresh_tables(store), 0.0, False
         self._mirror = Mirror(copy_to, store.root, reporter.notice) if copy_to else None
 
@@ -48,7 +49,12 @@ class SweepTables:
             self.reporter.notice(line)
 
     def follow(self, record: RunRecord) -> None:
-        """Copy a run; write the tables too, unless that would take more than a tenth of the time."""
+        """Copy a run; write the tables too, unless that would take more than a tenth of the time.
+
+        A run that has no folder here is a row that changed.
+        """
+        if not self.store.folder(record.run_id).exists():
+            self._changed.append(record)
         if self._mirror is not None:
             self._mirror.follow(record.run_id)
         self.behind = True
@@ -58,7 +64,7 @@ class SweepTables:
     def _write(self) -> None:
         began = time.monotonic()
         try:
-            self.board, self.behind = refresh_tables(self.store), False
+            self.board, self.behind = refresh_tables(self.store, self._changed), False
         except UserError as error:
             self.reporter.notice(str(error))
         took = time.monotonic() - began

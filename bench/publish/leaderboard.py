@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -58,15 +59,19 @@ MEAN_DIGITS = 12
 beside them; without this the six digits that are written would differ, too, where a mean lies between two."""
 
 
-def refresh_tables(store: Store) -> pd.DataFrame:
+def refresh_tables(store: Store, changed: Iterable[RunRecord] = ()) -> pd.DataFrame:
     """Write the tables from what is stored now, and return the leaderboard; other processes may do the same.
+
+    Args:
+        store: the results folder.
+        changed: rows of runs.csv, without run folders, as they are to be now.
 
     Raises:
         UserError: they cannot be written, or those that are there cannot be read.
     """
     try:
         with store.tables():
-            return write_tables(store.root, store.records())
+            return write_tables(store.root, chain(store.records(), changed))
     except OSError as error:
         hint = "make room, or choose another folder with --results-dir"
         raise UserError(f"the tables of {store.root} cannot be written ({error.strerror}); {hint}") from None

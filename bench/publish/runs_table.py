@@ -163,6 +163,15 @@ def table_of(records: Iterable[RunRecord]) -> pd.DataFrame:
     return typed(pd.DataFrame(columns, dtype=None if columns["run_id"] else object))
 
 
+def records_of(runs: pd.DataFrame) -> list[RunRecord]:
+    """Return the rows of a runs.csv as records; `table_of` makes the same rows of them."""
+    rows, there = runs.to_dict("records"), runs.notna().to_dict("records")
+    return [
+        RunRecord.model_validate({name: cell for name, cell in row.items() if has[name]})
+        for row, has in zip(rows, there, strict=True)
+    ]
+
+
 def _as_written(cell: object) -> object:
     if isinstance(cell, str):
         return sys.intern(cell)

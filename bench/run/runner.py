@@ -116,6 +116,15 @@ class Runner:
                     return Outcome(stored, trouble=f"under {protocol}: {describe(error)}")
                 return Outcome(self.scorer.record_failure(stored, scores_reason(error), run, victim))
 
+    def completed(self, run: Run, row: RunRecord) -> Outcome:
+        """Return a row whose reconstruction is not stored here with the twins' counts that it lacked; store nothing."""
+        from bench.run.nulls.later import add_twins
+
+        try:
+            return Outcome(add_twins(row, run, self.scorer.controls))
+        except UserError as error:
+            return Outcome(row, trouble=str(error))
+
     def lost(self, run: Run, run_id: str, failure: Failure, protocol: str = "") -> Outcome:
         """Record a run whose process died, and return the outcome.
 

@@ -100,8 +100,8 @@ class Scorer:
         self.session.reporter.notice(
             f"{run.title}: {evaluation.row.n_good} of {record.n} good ({chosen.name}); now its null controls"
         )
-        had = self._had(record, chosen)
-        nulls = self.controls.count(run, chosen, reconstruction, victim, reference, had)
+        names = dict.fromkeys((*self.controls.of(chosen), *self._had(record, chosen)))
+        nulls = self.controls.count(run, chosen, reconstruction, victim, reference, names)
         failed = {f"{RAISED}{name}": reason for name, reason in evaluation.failed.items()} | nulls.missing
         flags = [flag for flag in record.flags.split(";") if flag and not flag.startswith((ABSENT, RAISED, LOST))]
         flags += [f"{flag}: {reason.replace(';', ',')}" for flag, reason in failed.items()]
@@ -133,7 +133,10 @@ class Scorer:
         return scored
 
     def _had(self, record: RunRecord, chosen: Protocol) -> list[str]:
-        """Return the null controls that a run has, under its own protocol or in the row under the one chosen."""
+        """Return the null controls that a run has, under its own protocol or in the row under the one chosen.
+
+        The row is not to lose them.
+        """
         if chosen.matching == "aligned":
             return []
         rows = [record]

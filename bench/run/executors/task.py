@@ -14,6 +14,7 @@ from bench.run.failures import Failure
 from bench.run.runner import Outcome, Runner
 from bench.run.setup import Setup
 from bench.run.steps import Again
+from bench.store.records import RunRecord
 from bench.terminal.progress import Reporter
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Task:
         setup: what all tasks share.
         apart: the parameters that tell it from another run of its title.
         scored_under: if not None, the stored run is only scored, under this protocol, empty for its own.
+        row: if not None, the run's row of runs.csv, whose run folder is elsewhere: only twins are attacked, for it.
         failure: the failure to be recorded of a run whose process has died; None if the run is to be executed.
     """
 
@@ -53,6 +55,7 @@ class Task:
     setup: Setup
     apart: str = ""
     scored_under: str | None = None
+    row: RunRecord | None = None
     failure: Failure | None = None
 
     @classmethod
@@ -121,6 +124,8 @@ def work(
     scorer = Scorer(store, session, controls)
     runner = Runner(store, session, scorer, setup.again, output, debugger)
     run = task.run(attacks, victims)
+    if task.row is not None:
+        return Outcome(task.row, trouble=task.failure.reason) if task.failure else runner.completed(run, task.row)
     if task.failure is not None:
         return runner.lost(run, task.run_id, task.failure, task.scored_under or "")
     return runner.run(run) if task.scored_under is None else runner.score(run, task.run_id, task.scored_under)

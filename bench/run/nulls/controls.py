@@ -30,10 +30,10 @@ from victims.cache import DAMAGED, cache_dir
 from victims.files import exclusive, set_aside
 from victims.informed.victim import AnyVictim
 from victims.obtain import spare_inputs
+from victims.spec import VictimSpec
 
 if TYPE_CHECKING:
     from attacks.base import Attack, Reconstruction
-    from victims.spec import VictimSpec
 
 SOURCE = "attack_sha"
 """The key, among a file's metadata, of the hash of the source that attacked the twin."""
@@ -90,7 +90,7 @@ class NullControls:
         found: Reconstruction | None,
         victim: AnyVictim,
         reference: Reference,
-        had: Collection[str] = (),
+        names: Collection[str] | None = None,
     ) -> NullCounts:
         """Return what each control gets under the protocols of a row.
 
@@ -100,11 +100,11 @@ class NullControls:
             found: what the attack found; None if it failed, and then no twin is attacked.
             victim: the victim.
             reference: its data.
-            had: controls that the row has already, which it is not to lose.
+            names: the controls; None for those of a complete row.
         """
         by_control: dict[str, dict[str, Scores]] = {}
         missing: dict[str, str] = {}
-        for name in dict.fromkeys((*wanted(protocol, self.twins), *had)):
+        for name in self.of(protocol) if names is None else names:
             try:
                 if name == "null_mean_image":
                     if len(reference.truth.images) == 1:
@@ -119,6 +119,10 @@ class NullControls:
                 raised = fault_of(error) is Fault.METRIC
                 missing[f"{RAISED if raised else LOST}{name}"] = describe(error)
         return NullCounts(by_control, missing)
+
+    def of(self, protocol: Protocol) -> tuple[str, ...]:
+        """Return the controls that a complete row under a protocol has, those of twins if they are attacked here."""
+        return wanted(protocol, self.twins)
 
     def candidates(
         self, name: str, run: Run, protocol: Protocol, found: Reconstruction | None, victim: AnyVictim
@@ -147,7 +151,7 @@ class NullControls:
             raise NoControlError("the attack failed")
         if (reason := no_twin(run, TWINS[name])) is not None:
             raise NoControlError(reason)
-        return self._twin(TWINS[name], run, victim.spec, found.resolved)
+        return self._twin(TWINS[name], run, found.resolved)
 
     def _held_out(self, protocol: Protocol, found: Reconstruction | None, victim: Victim) -> Tensor:
         """Return the held-out images, with more of the dataset where the attack has more candidates: (k, C, H, W).
@@ -180,15 +184,14 @@ class NullControls:
         drawn = replace(run, attack=control, params=control.Params.model_validate(settings), variant="")
         return self.session.attack(drawn, victim).reconstruction.candidates.float().cpu()
 
-    def _twin(
-        self, kind: Literal["untrained", "disjoint"], run: Run, spec: VictimSpec, resolved: dict[str, Any]
-    ) -> Tensor:
+    def _twin(self, kind: Literal["untrained", "disjoint"], run: Run, resolved: dict[str, Any]) -> Tensor:
         """Return the attack's candidates on a twin of the victim, from the cache if they are there.
 
         The attack gets the parameters that it resolved itself on the victim, so that it has as many tries.
         """
+        assert isinstance(run.victim, VictimSpec)  # others have no twin
         params = type(run.params).model_validate(run.params.model_dump() | resolved)
-        attacked = replace(run, params=params, victim=spec.as_twin(kind), seed=TWIN_SEED)
+        attacked = replace(run, params=params, victim=run.victim.as_twin(kind), seed=TWIN_SEED)
         path = cache_dir() / "controls" / f"{self.session.run_id(attacked)}.safetensors"
         waiting = f"{run.attack.name} on {attacked.victim.name}: another process is at it; waiting"
         with exclusive(path.with_suffix(".lock"), lambda: self.session.reporter.notice(waiting)):
