@@ -47,6 +47,8 @@ class CocktailParty(Attack[CocktailPartyParams]):
         "forgotten": {"start": "forgotten", "pixel_size": 0.25, "signs": "both"},
         "momentum": {"start": "momentum"},
         "momentum-crops": {"start": "momentum", "crops": 4, "flips": True},
+        "checkpoints": {"start": "checkpoints"},
+        "checkpoints-crops": {"start": "checkpoints", "crops": 4, "flips": True},
         "momentum-lora": {"start": "momentum", "lora": True, "signs": "both"},
         "rounds": {"rounds": 16},
         "crops": {"crops": 4, "flips": True},
@@ -59,6 +61,8 @@ class CocktailParty(Attack[CocktailPartyParams]):
         "momentum",
         "momentum-crops",
         "momentum-lora",
+        "checkpoints",
+        "checkpoints-crops",
         "crops",
         "lora",
     )
@@ -71,13 +75,13 @@ class CocktailParty(Attack[CocktailPartyParams]):
 
     @property
     def threat(self) -> Threat:
-        """Who can mount it: a start that is guessed, forgotten, or replaced by the momentum need not be known."""
+        """Who can mount it: a start that is guessed, forgotten, or replaced need not be known."""
         return THREATS[self.params.start]
 
     def supports(self, victim: VictimSpec) -> str | None:
         """Return why not: it needs a first layer that sees the whole input, and a start that was kept or forgotten.
 
-        The optimiser's state may be in the place of the start.
+        The optimiser's state, or two states of the training, may be in the place of the start.
 
         Crops are undone where there were some, and low-rank updates taken apart.
         """
@@ -89,14 +93,18 @@ class CocktailParty(Attack[CocktailPartyParams]):
     def doubt(self, exposure: Exposure) -> str | None:
         """Doubt a wrong start, one that is said to be forgotten and remains, and an update said to be of low rank.
 
-        Nothing that a card shows speaks against the momentum.
+        Nothing that a card shows speaks against what stands in for a start.
         """
         start = self.params.start
-        if start == "momentum":
-            return None
-        if self.params.lora and exposure.start is not None and exposure.start.adapter is None:
-            return NO_UPDATE
-        return exposure.start_remains if start == "forgotten" else doubted(exposure, start, self.params.seeds)
+        match start:
+            case "momentum" | "checkpoints":
+                return None
+            case "forgotten":
+                return exposure.start_remains
+            case _ if self.params.lora and exposure.start is not None and exposure.start.adapter is None:
+                return NO_UPDATE
+            case _:
+                return doubted(exposure, start, self.params.seeds)
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
         """Return as many candidates as there are directions, or twice as many if both signs are returned.
@@ -108,7 +116,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
 
         Raises:
             DivergedError: the images are not finite.
-            ValueError: the start has another shape, the training did not begin at it, or there is no momentum.
+            ValueError: the start has another shape, the training did not begin at it, or nothing stands in for it.
         """
         import torch
 
@@ -170,11 +178,12 @@ class CocktailParty(Attack[CocktailPartyParams]):
         from attacks.independent_components.tail import layers, tails_between
         from attacks.known_start.equation import interpolated
         from attacks.unknown_start.adapter import without_adapter_start
-        from attacks.unknown_start.start import initial_weights
+        from attacks.unknown_start.start import final_weights, initial_weights
 
         params, architecture = self.params, view.architecture
         n = view.n if params.images == "told" else None
-        state = {name: value.to(ctx.device, torch.float32) for name, value in view.weights.items()}
+        weights = final_weights(view, params.start)
+        state = {name: value.to(ctx.device, torch.float32) for name, value in weights.items()}
         end = layers(architecture, state)
         if params.start == "forgotten":
             span = UpdateSpan.held_by(end, n, *tails_between(architecture, state, state, 1.0))

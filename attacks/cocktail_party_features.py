@@ -53,6 +53,8 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         "seed": {"start": "guess", "missed": 3e-4},
         "momentum": {"start": "momentum"},
         "momentum-crops": {"start": "momentum", "crops": 4, "flips": True},
+        "checkpoints": {"start": "checkpoints"},
+        "checkpoints-crops": {"start": "checkpoints", "crops": 4, "flips": True},
         "forgotten": {
             "start": "forgotten",
             "rounds": 0,
@@ -64,7 +66,17 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         "joint": {"images": "told", "joint_rounds": 3},
         "lora": {"lora": True},
     }
-    audits: ClassVar[tuple[str, ...]] = ("", "forgotten", "momentum", "momentum-crops", "crops", "joint", "lora")
+    audits: ClassVar[tuple[str, ...]] = (
+        "",
+        "forgotten",
+        "momentum",
+        "momentum-crops",
+        "checkpoints",
+        "checkpoints-crops",
+        "crops",
+        "joint",
+        "lora",
+    )
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:
@@ -74,13 +86,13 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
 
     @property
     def threat(self) -> Threat:
-        """Who can mount it: a start that is guessed, forgotten, or replaced by the momentum need not be known."""
+        """Who can mount it: a start that is guessed, forgotten, or replaced need not be known."""
         return THREATS[self.params.start]
 
     def supports(self, victim: VictimSpec) -> str | None:
         """Return why not: it needs a hidden layer behind convolutions.
 
-        It needs the victim's start too, unless that is forgotten, or the optimiser's state in its place.
+        It needs the victim's start too, unless that is forgotten, or what stands in for it.
         """
         architecture, start = victim.architecture, self.params.start
         if why := untold(victim, start, "start=guess to look for its seed, or start=forgotten"):
@@ -160,12 +172,12 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         from attacks.independent_components.maps import Held, layers_behind
         from attacks.known_start.front import convolutions, moved_convolutions
         from attacks.unknown_start.adapter import without_adapter_start
-        from attacks.unknown_start.start import initial_weights
+        from attacks.unknown_start.start import final_weights, initial_weights
         from victims.ordinary.difference import first_moved
 
         params, architecture = self.params, view.architecture
         n = view.n if params.images == "told" else None
-        end = {name: value.to(ctx.device) for name, value in view.weights.items()}
+        end = {name: value.to(ctx.device) for name, value in final_weights(view, params.start).items()}
         if params.start == "forgotten":
             at_rest = Held.at_rest(architecture, end, n)
             return at_rest, () if at_rest else (NO_END,)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from victims.deletion.spec import Deletion, ShallowSpec
+    from victims.equations.checkpoint import Checkpoint
     from victims.informed.spec import DenseSpec, Descent, GLMArchitecture, Newton, SmallCNNSpec
     from victims.recipes import Ordinary
     from victims.spec import Loss, NetworkSpec
@@ -35,6 +36,7 @@ class Knowledge(StrEnum):
     INITIAL_WEIGHTS = "initial weights"
     EARLIER_WEIGHTS = "earlier weights"
     MOMENTUM = "optimiser's momentum"
+    CHECKPOINTS = "training checkpoints"
     GRADIENT_TRACE = "gradient trace"
     PRIOR = "prior"
     TRAINING_IMAGES = "oracle: training images"
@@ -47,6 +49,7 @@ class Threat(StrEnum):
     WEIGHTS = "the weights alone"
     SEED = "the weights and a guessable seed"
     MOMENTUM = "the weights and the optimiser's state"
+    CHECKPOINTS = "two checkpoints, each with the optimiser's state"
     START = "the weights and the start of the training"
     RELEASES = "the weights before and after a deletion"
     RECORDS = "the weights and all records but one"
@@ -63,6 +66,7 @@ OPENS = {
     Knowledge.KNOWN_POINTS: Threat.RECORDS,
     Knowledge.INITIAL_WEIGHTS: Threat.START,
     Knowledge.EARLIER_WEIGHTS: Threat.RELEASES,
+    Knowledge.CHECKPOINTS: Threat.CHECKPOINTS,
     Knowledge.MOMENTUM: Threat.MOMENTUM,
     Knowledge.WEIGHTS: Threat.WEIGHTS,
     Knowledge.LOGITS: Threat.QUERIES,
@@ -210,6 +214,12 @@ class VictimView:
         """
         mean: dict[str, Tensor] | None = self._read(Knowledge.MOMENTUM)
         return None if mean is None else {name: value.clone() for name, value in mean.items()}
+
+    @property
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        """What the training went on from after some epochs, in their order: weights and the optimiser's state."""
+        states: tuple[Checkpoint, ...] = self._read(Knowledge.CHECKPOINTS)
+        return states
 
     @property
     def gradient_trace(self) -> dict[str, Tensor]:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from victims.card import VictimCard
 from victims.datasets import Split
 from victims.datasets.tables import Units
+from victims.equations.checkpoint import Checkpoint
 from victims.spec import VictimSpec
 
 UNLEARNT = 0.01
@@ -29,6 +30,7 @@ class Victim:
         start: the weights that its training started from by parameter name, None where they were not kept.
         earlier: the weights that were released on the way, in the order of release.
         momentum: the optimiser's running mean of the gradients by parameter name, None where it was not released.
+        checkpoints: what the training went on from after some epochs, in their order; empty if that was not released.
         units: what the columns mean where it was trained on rows of a table; None for images.
     """
 
@@ -39,6 +41,7 @@ class Victim:
     start: dict[str, Tensor] | None = None
     earlier: tuple[dict[str, Tensor], ...] = ()
     momentum: dict[str, Tensor] | None = None
+    checkpoints: tuple[Checkpoint, ...] = ()
     units: Units | None = None
 
     @property

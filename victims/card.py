@@ -48,6 +48,7 @@ class VictimCard(StoredCard):
     start_sha256: str | None = None
     snapshots_sha256: str | None = None
     momentum_sha256: str | None = None
+    checkpoints_sha256: str | None = None
     movement: float | None = None
     start_decay: float | None = None
     directions: int | None = None

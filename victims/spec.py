@@ -202,6 +202,12 @@ class VictimSpec(Retrainable):
         return (given or released) and not any(defence.on_release for defence in self.defences)
 
     @property
+    def tells_checkpoints(self) -> bool:
+        """Whether an attacker can be told two states of the training; what is defended on release keeps them back."""
+        released = isinstance(self.training, Ordinary) and len(self.training.checkpoints) > 1
+        return released and not any(defence.on_release for defence in self.defences)
+
+    @property
     def crops(self) -> int:
         """The most pixels by which random crops moved an image in its training, 0 without."""
         if isinstance(self.training, Ordinary):

@@ -17,10 +17,15 @@ THREATS = {
     "uniform": Threat.WEIGHTS,
     "forgotten": Threat.WEIGHTS,
     "momentum": Threat.MOMENTUM,
+    "checkpoints": Threat.CHECKPOINTS,
 }
 """Who can mount an attack, by how it has the start: told, guessed, estimated, forgotten by the training, or replaced by
-the optimiser's state."""
+the optimiser's state, or by two states of the training."""
+STANDING_IN = {"momentum": Knowledge.MOMENTUM, "checkpoints": Knowledge.CHECKPOINTS}
+"""What is told in the place of a start."""
 NO_MOMENTUM = "its optimiser's state was not released with its weights, or a defence keeps it back"
+
+NO_CHECKPOINTS = "no two checkpoints of its training were released, or a defence keeps them back"
 
 
 def untold(victim: VictimSpec, start: str, otherwise: str) -> str | None:
@@ -33,6 +38,8 @@ def untold(victim: VictimSpec, start: str, otherwise: str) -> str | None:
     """
     if start == "known" and not victim.tells_start:
         return f"the start of its training is not known; set {otherwise}"
+    if start == "checkpoints" and not victim.tells_checkpoints:
+        return NO_CHECKPOINTS
     return NO_MOMENTUM if start == "momentum" and not victim.tells_momentum else None
 
 
@@ -40,5 +47,5 @@ def knowledge_of(needs: frozenset[Knowledge], start: str) -> frozenset[Knowledge
     """Return what an attack is told, by how it has the start, of needs that hold the initial weights."""
     if start == "known":
         return needs
-    other = {Knowledge.MOMENTUM} if start == "momentum" else set()
+    other = {STANDING_IN[start]} if start in STANDING_IN else set()
     return needs - {Knowledge.INITIAL_WEIGHTS} | other

@@ -38,7 +38,10 @@ def before_a_step(weights: Mapping[str, Tensor], momentum: Mapping[str, Tensor])
     if mean is None or not bool(mean.any()):
         return None
     eta = STEP * float(weights[first].norm() / mean.norm())
-    return {name: value + eta * momentum[name] if name in momentum else value for name, value in weights.items()}
+    return {
+        name: (value + eta * momentum[name]).to(value.dtype) if name in momentum else value
+        for name, value in weights.items()
+    }
 
 
 def mean_of_update(momentum: Mapping[str, Tensor]) -> Tensor | None:

@@ -56,6 +56,8 @@ def tellable(victim: AnySpec) -> frozenset[Knowledge]:
         told |= {Knowledge.INITIAL_WEIGHTS}
     if victim.tells_momentum:
         told |= {Knowledge.MOMENTUM}
+    if victim.tells_checkpoints:
+        told |= {Knowledge.CHECKPOINTS}
     if victim.training.kind == "ordinary":
         told |= {Knowledge.TRAINING} | ({Knowledge.EARLIER_WEIGHTS} if victim.training.snapshots else set())
     return told

@@ -17,6 +17,7 @@ from victims.defences.release import answered, noise_seed
 from victims.deletion.cache import training_records
 from victims.deletion.victim import DeletionVictim
 from victims.equations.architectures import blank
+from victims.equations.checkpoint import Checkpoint
 from victims.informed.data import Records
 from victims.informed.victim import AnyVictim, InformedVictim, logits
 from victims.kernel.machine import KernelMachine
@@ -189,6 +190,7 @@ def _facts(victim: Victim) -> Facts:
         Knowledge.INITIAL_WEIGHTS: victim.start if victim.spec.tells_start else None,
         Knowledge.EARLIER_WEIGHTS: victim.earlier,
         Knowledge.MOMENTUM: victim.momentum if victim.spec.tells_momentum else None,
+        Knowledge.CHECKPOINTS: victim.checkpoints if victim.spec.tells_checkpoints else (),
         Knowledge.TRAINING_IMAGES: (torch.from_numpy(split.inputs), labels),
     }
     if isinstance(training, Ordinary):
@@ -237,8 +239,10 @@ def _copied(value: Any, device: torch.device) -> Any:
     """Return a copy on `device`. A copied tensor shares no storage with a larger one."""
     if isinstance(value, Tensor):
         return value.detach().to(device, copy=True, memory_format=torch.contiguous_format)
+    if isinstance(value, Checkpoint):
+        return Checkpoint.unpacked(_copied(value.packed(), device))
     if isinstance(value, dict):
         return {name: _copied(part, device) for name, part in value.items()}
-    if isinstance(value, tuple) and any(isinstance(part, Tensor | dict) for part in value):
+    if isinstance(value, tuple) and any(isinstance(part, Tensor | dict | Checkpoint) for part in value):
         return tuple(_copied(part, device) for part in value)
     return value

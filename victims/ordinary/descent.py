@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from victims.devices.upload import uploaded
 from victims.equations.architectures import MLP
+from victims.equations.checkpoint import Checkpoint
 from victims.equations.losses import margins, sample_losses
 from victims.files import below, under
 from victims.ordinary.adaptation import public_name
@@ -155,15 +156,37 @@ class Descent:
             else:
                 self.averaged[name] = value.clone()
 
+    def checkpoint(self) -> Checkpoint:
+        """Return what the training goes on from, on the CPU; parameters by name, float32."""
+        weights = {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
+        first, second = self.momentum(), dict[str, Tensor]()
+        group = self.optimiser.param_groups[0]
+        betas, epsilon = (self.training.momentum, 0.0), 0.0
+        if self.training.optimiser != "sgd":
+            second, betas, epsilon = self._moment("exp_avg_sq"), group["betas"], group["eps"]
+        decay = self.training.weight_decay if self.training.optimiser == "adamw" else 0.0
+        weights, first, second = (
+            {name: value.float() if value.is_floating_point() else value for name, value in part.items()}
+            for part in (weights, first, second)
+        )
+        return Checkpoint(weights, first, second, self.step, group["lr"], decay, betas, epsilon)
+
     def momentum(self) -> dict[str, Tensor]:
         """Return the optimiser's running mean of the gradients by parameter name, on the CPU, up to a factor.
 
         It is SGD's momentum (Polyak 1964), or Adam's first moment (Kingma and Ba 2015, Algorithm 1) before it is
         divided by anything.
         """
-        moment = "momentum_buffer" if self.training.optimiser == "sgd" else "exp_avg"
+        return self._moment("momentum_buffer" if self.training.optimiser == "sgd" else "exp_avg")
+
+    def _moment(self, moment: str) -> dict[str, Tensor]:
+        """Return what the optimiser keeps under this name for each parameter, on the CPU; zeros without momentum."""
         named = ((name, parameter) for name, parameter in self.model.named_parameters() if parameter.requires_grad)
-        return {public_name(name): self.optimiser.state[parameter][moment].cpu().clone() for name, parameter in named}
+        kept = ((name, self.optimiser.state[parameter].get(moment), parameter) for name, parameter in named)
+        return {
+            public_name(name): (torch.zeros_like(parameter) if value is None else value).detach().cpu().clone()
+            for name, value, parameter in kept
+        }
 
     def state(self) -> dict[str, Tensor]:
         """Return all that `restore` needs; the tensors are those that the next step changes."""

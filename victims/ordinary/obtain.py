@@ -17,8 +17,9 @@ from victims.cache import WEIGHTS, locked_folder, origin, unfinished, victim_car
 from victims.card import VictimCard, describe, require_finite
 from victims.datasets import RawDataset, Split
 from victims.equations.architectures import blank
+from victims.equations.checkpoint import Checkpoint
 from victims.errors import UserError
-from victims.files import write_tensors
+from victims.files import under, write_tensors
 from victims.ordinary.descent import Examples
 from victims.ordinary.displacement import with_start
 from victims.ordinary.interpolation import interpolate
@@ -28,8 +29,9 @@ from victims.spec import BuiltSpec, VictimSpec
 from victims.training.loop import TrainProgress
 
 START, SNAPSHOTS, MOMENTUM = "start.safetensors", "snapshots.safetensors", "momentum.safetensors"
-"""The files, beside every victim's two, of the weights that its training started from, of weights on the way, and of
-the optimiser's running mean of the gradients."""
+CHECKPOINTS = "checkpoints.safetensors"
+"""The files, beside every victim's two, of the weights that its training started from, of weights on the way, of the
+optimiser's running mean of the gradients, and of what the training goes on from."""
 TEST_IMAGES = 500
 FLAT = 1e-6
 """A channel of smaller deviation is left as it is."""
@@ -135,15 +137,17 @@ def _others(spec: VictimSpec, raw: RawDataset, own: Split, mean: np.ndarray, sca
 
 
 def _load(spec: VictimSpec, folder: Path, data: Data, notice: Callable[[str], None]) -> Victim | None:
-    card = victim_card(VictimCard, spec, folder, notice, (WEIGHTS, START, SNAPSHOTS, MOMENTUM))
+    card = victim_card(VictimCard, spec, folder, notice, (WEIGHTS, START, SNAPSHOTS, MOMENTUM, CHECKPOINTS))
     if card is None:
         return None
     assert isinstance(spec.architecture, BuiltSpec)
     model = blank(spec.architecture, data.split.inputs.shape[1:])
     model.load_state_dict(load_file(folder / WEIGHTS))
-    earlier = _unpacked(load_file(folder / SNAPSHOTS)) if card.snapshots_sha256 else ()
+    earlier = tuple(_unpacked(load_file(folder / SNAPSHOTS))) if card.snapshots_sha256 else ()
     momentum = load_file(folder / MOMENTUM) if card.momentum_sha256 else None
-    return Victim(card, model, data.split, data.scale, load_file(folder / START), earlier, momentum)
+    states = _unpacked(load_file(folder / CHECKPOINTS)) if card.checkpoints_sha256 else []
+    checkpoints = tuple(map(Checkpoint.unpacked, states))
+    return Victim(card, model, data.split, data.scale, load_file(folder / START), earlier, momentum, checkpoints)
 
 
 def _train(
@@ -163,31 +167,36 @@ def _train(
         seconds = training.seconds
         require_finite(spec, model)
         begun = write_tensors(folder / START, start.state_dict())
-        packed = _packed(trained.snapshots)
-        passed = write_tensors(folder / SNAPSHOTS, packed) if packed else None
-        momentum = {name: value.float() for name, value in trained.momentum.items()}
-        mean = write_tensors(folder / MOMENTUM, momentum) if momentum else None
+        kept = {
+            SNAPSHOTS: _packed({epoch: _single(state) for epoch, state in trained.snapshots.items()}),
+            MOMENTUM: _single(trained.momentum),
+            CHECKPOINTS: _packed({epoch: state.packed() for epoch, state in trained.checkpoints.items()}),
+        }
+        hashes = {name: write_tensors(folder / name, tensors) for name, tensors in kept.items() if tensors}
         stored = write_tensors(folder / WEIGHTS, model.state_dict())
         card = describe(spec, model, data.split, origin(stored, dataset_sha256, device, seconds, training.source))
         card = with_start(card, begun, start.state_dict(), model.state_dict())
-        card = card.model_copy(update={"snapshots_sha256": passed, "momentum_sha256": mean})
+        card = card.model_copy(update={f"{Path(name).stem}_sha256": sha for name, sha in hashes.items()})
         card.store(folder)
-    return Victim(card, model, data.split, data.scale, start.state_dict(), _unpacked(packed), momentum or None)
+    earlier, momentum = tuple(_unpacked(kept[SNAPSHOTS])), kept[MOMENTUM] or None
+    checkpoints = tuple(state for _, state in sorted(trained.checkpoints.items()))
+    return Victim(card, model, data.split, data.scale, start.state_dict(), earlier, momentum, checkpoints)
 
 
-def _packed(snapshots: dict[int, dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Return the weights after some epochs as one state, float32, with the epoch before each name."""
-    return {
-        f"{epoch}.{name}": value.float() if value.is_floating_point() else value
-        for epoch, state in snapshots.items()
-        for name, value in state.items()
-    }
+def _packed(states: dict[int, dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Return the tensors after some epochs as one state, with the epoch before each name."""
+    return {name: value for epoch, state in states.items() for name, value in under(f"{epoch}.", state).items()}
 
 
-def _unpacked(packed: dict[str, Tensor]) -> tuple[dict[str, Tensor], ...]:
-    """Return the weights after each epoch, the first epoch first."""
+def _single(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return a state in float32; whole numbers stay."""
+    return {name: value.float() if value.is_floating_point() else value for name, value in state.items()}
+
+
+def _unpacked(packed: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+    """Return the tensors after each epoch, the first epoch first."""
     states: dict[int, dict[str, Tensor]] = {}
     for key, value in packed.items():
         epoch, _, name = key.partition(".")
         states.setdefault(int(epoch), {})[name] = value
-    return tuple(states[epoch] for epoch in sorted(states))
+    return [states[epoch] for epoch in sorted(states)]

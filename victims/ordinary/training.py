@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from victims.equations.architectures import blank, seeded
+from victims.equations.checkpoint import Checkpoint
 from victims.files import below, under
 from victims.ordinary.adaptation import adapt, merged
 from victims.ordinary.descent import Descent, Examples, Report
@@ -18,7 +19,7 @@ from victims.unfinished import Unfinished
 START, TUNING = "start.", "tuning."
 """Prefixes of a checkpoint's tensors: of the start once it is there, and of the state of the training from it."""
 PRETRAINING = "pretraining."
-SNAPSHOT = "snapshot."
+SNAPSHOT, CHECKPOINT = "snapshot.", "checkpoint."
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,14 @@ class Trained:
         model: the network at its end.
         snapshots: by epoch, the state of the network after it.
         momentum: the optimiser's running mean of the gradients by parameter name; empty if it is not released.
+        checkpoints: by epoch, what the training goes on from after it.
     """
 
     start: nn.Module
     model: nn.Module
     snapshots: dict[int, dict[str, Tensor]]
     momentum: dict[str, Tensor] = field(default_factory=dict)
+    checkpoints: dict[int, Checkpoint] = field(default_factory=dict)
 
 
 def train_ordinary(
@@ -78,19 +81,23 @@ def train_ordinary(
     if of_tuning := below(TUNING, state):
         descent.restore(of_tuning)
     kept = under(START, start.state_dict())
-    kept |= {name: value for name, value in state.items() if name.startswith(SNAPSHOT)}
+    kept |= {name: value for name, value in state.items() if name.startswith((SNAPSHOT, CHECKPOINT))}
 
     def keep(epoch: int) -> None:
+        if epoch in training.checkpoints:
+            kept.update(under(f"{CHECKPOINT}{epoch}.", descent.checkpoint().packed()))
         if epoch in training.snapshots:
             now = merged(model, start.state_dict())
             kept.update(under(f"{SNAPSHOT}{epoch}.", now))
 
     descent.run(report, lambda: _offer(file, TUNING, descent, kept), keep)
     snapshots = {epoch: below(f"{SNAPSHOT}{epoch}.", kept) for epoch in training.snapshots}
+    passed = ((epoch, below(f"{CHECKPOINT}{epoch}.", kept)) for epoch in training.checkpoints)
+    checkpoints = {epoch: Checkpoint.unpacked(found) for epoch, found in passed if found}
     end = blank(architecture, shape).to(dtype)
     end.load_state_dict(merged(model, start.state_dict()))
     momentum = descent.momentum() if training.momentum_released else {}
-    return Trained(start, end, {epoch: found for epoch, found in snapshots.items() if found}, momentum)
+    return Trained(start, end, {epoch: found for epoch, found in snapshots.items() if found}, momentum, checkpoints)
 
 
 def _pretrain(

@@ -63,6 +63,8 @@ class Ordinary(Recipe):
         momentum_released: whether the optimiser's running mean of the gradients is released with the weights, as in a
             checkpoint from which training goes on: SGD's momentum (Polyak 1964), Adam's first moment (Kingma and Ba
             2015, Algorithm 1).
+        checkpoints: epochs, rising, after which all is released that the training goes on from: the weights, not their
+            average, and the optimiser's state (`victims.equations.checkpoint`).
     """
 
     kind: Literal["ordinary"] = "ordinary"
@@ -87,6 +89,7 @@ class Ordinary(Recipe):
     lora_rank: Annotated[PositiveInt | None, omitted_if_default(None)] = None
     snapshots: Annotated[tuple[PositiveInt, ...], omitted_if_default(())] = ()
     momentum_released: Annotated[bool, omitted_if_default(False)] = False
+    checkpoints: Annotated[tuple[PositiveInt, ...], omitted_if_default(())] = ()
     dtype: Literal["float32", "float64"] = "float32"
 
     @model_validator(mode="after")
@@ -95,6 +98,10 @@ class Ordinary(Recipe):
             raise ValueError("low-rank updates are of all layers: set last_layers or lora_rank, not both")
         if list(self.snapshots) != sorted({*self.snapshots} & {*range(1, self.epochs)}):
             raise ValueError(f"snapshots are epochs that rise and lie before the last, {self.epochs}")
+        if list(self.checkpoints) != sorted({*self.checkpoints} & {*range(1, self.epochs + 1)}):
+            raise ValueError(f"checkpoints are epochs that rise, none after the last, {self.epochs}")
+        if self.checkpoints and self.lora_rank is not None:
+            raise ValueError("checkpoints are of weights, and a low-rank update trains two factors: leave one out")
         if self.privacy is not None and self.stop_loss is not None:
             raise ValueError("a private training does not look at its loss to stop there")
         if self.privacy is not None and self.privacy.sampling_rate is not None:
@@ -131,6 +138,7 @@ class Ordinary(Recipe):
         noise += f", average of {self.average:g}" if self.average else ""
         kept = f", {len(self.snapshots)} snapshots" if self.snapshots else ""
         kept += ", momentum released" if self.momentum_released else ""
+        kept += f", {len(self.checkpoints)} checkpoints" if self.checkpoints else ""
         kept += ", raw inputs" if self.inputs == "raw" else ""
         passes = f"{self.epochs} epochs, batch {self.batch_size}"
         return f"{name} lr {self.lr:g}, {passes}{decay}{noise}{private}{tuned}{part}{kept}"

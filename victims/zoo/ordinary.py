@@ -9,8 +9,9 @@ these activations, `ln` layer normalisation before them, `width1000` 1,000 hidde
 `flips`, `crops` by at most 4 pixels, `crops1` by one, `jitter` of the colours, `erasing` of a rectangle, `mixup`,
 `cutmix` and `dropout` of one half came in at every step; labels had a `smoothing` of .1, products were in `bf16`, or
 `ema`, a moving average of the weights, is released; a `recipe` has all of these but dropout and what mixes images, for
-as many `epochs` as its name says; with `state` the optimiser's state is released too. Without `c10` they are the binary
-problems of Haim et al. 2022.
+as many `epochs` as its name says; with `state` the optimiser's state is released too, with `checkpoints` all that the
+training went on from halfway and an epoch later, or as many epochs later as its name says. Without `c10` they are the
+binary problems of Haim et al. 2022.
 """
 
 from __future__ import annotations
@@ -116,6 +117,16 @@ def _with_state(usual: VictimSpec) -> VictimSpec:
     return usual.model_copy(update={"name": f"{usual.name}-state", "training": training})
 
 
+def _with_checkpoints(usual: VictimSpec, apart: int = 1) -> VictimSpec:
+    """Return a victim that is released with two checkpoints, halfway and `apart` epochs later."""
+    training = usual.training
+    assert isinstance(training, Ordinary)
+    halfway = training.epochs // 2
+    training = training.model_copy(update={"checkpoints": (halfway, halfway + apart)})
+    suffix = "checkpoints" if apart == 1 else f"checkpoints{apart}"
+    return usual.model_copy(update={"name": f"{usual.name}-{suffix}", "training": training})
+
+
 def _smooth(dataset: str, n: int, variant: str, activation: Literal["gelu", "tanh"], ln: bool = False) -> VictimSpec:
     """Return a victim of two hidden layers with an activation other than the ReLU."""
     usual = _mlp(dataset, n, variant)
@@ -181,4 +192,17 @@ VICTIMS = (
             _cnn("digits", 20, "adamw"),
         ),
     ),
+    *map(
+        _with_checkpoints,
+        (
+            *(_mlp("cifar", n, f"{kind}-recipe") for n in (100, 500) for kind in ("adamw", "sgd-lr5e-3")),
+            *(_mlp(dataset, n, "adamw") for dataset, n in (("cifar", 500), ("mnist", 500), ("digits", 20))),
+            _cnn("digits", 20, "adamw"),
+        ),
+    ),
+    *(
+        _with_checkpoints(_mlp("cifar", 100, f"{kind}-recipe"), 4)
+        for kind in ("adamw", "sgd-lr5e-3", "finetuned-adamw")
+    ),
+    *(_with_checkpoints(_cnn("cifar", 100, f"{kind}-recipe"), 4) for kind in ("adamw", "sgd-lr5e-3")),
 )

@@ -20,6 +20,7 @@ WHO = {
     Threat.WEIGHTS: "has the weights alone",
     Threat.SEED: "has the weights and guesses the seed of the start",
     Threat.MOMENTUM: "has the weights and the optimiser's state",
+    Threat.CHECKPOINTS: "has two checkpoints of the training, each with the optimiser's state",
     Threat.START: "has the weights and the start of the training",
     Threat.RELEASES: "has the weights before and after a deletion",
     Threat.RECORDS: "has the weights and all records but one",
@@ -27,6 +28,7 @@ WHO = {
 WAY_OUT = {
     Threat.START: "the start was not given; `initial` names its file, or that of an earlier release",
     Threat.MOMENTUM: "the optimiser's state was not given, or a defence keeps it back; `optimiser` names its file",
+    Threat.CHECKPOINTS: "no two checkpoints with the optimiser's state were given",
     Threat.RELEASES: "an audit deletes no records; `run` attacks victims that do",
 }
 """Why an attacker is not tested, and what the owner can do about it."""
@@ -36,6 +38,7 @@ HELPS = {
     Threat.START: "Keep the start private: fine-tune from a checkpoint that is not public, or do not say which it was.",
     Threat.SEED: "Draw the seed from the system's randomness, not from a small number, and do not publish it.",
     Threat.MOMENTUM: "Release no optimiser's state: it holds images of the last batches, whatever the weights hide.",
+    Threat.CHECKPOINTS: "Release the last weights alone: two states tell the sum of all gradients between them.",
     Threat.RECORDS: (
         "Train with differential privacy if single records matter: it alone bounds every attack, known or not."
     ),

@@ -41,7 +41,7 @@ def no_twin(run: Run, kind: Literal["untrained", "disjoint"]) -> str | None:
         return f"a victim of the {run.victim.setting} setting has no twin"
     if kind == "untrained" and Knowledge.INITIAL_WEIGHTS in run.knowledge:
         return "an untrained network is its own start"
-    if kind == "untrained" and Knowledge.MOMENTUM in run.knowledge:
+    if kind == "untrained" and {Knowledge.MOMENTUM, Knowledge.CHECKPOINTS} & run.knowledge:
         return "an untrained network's optimiser has no momentum"
     if run.victim.training.kind == "released":
         return "its training is not known here, so it has no twin"
