@@ -219,7 +219,7 @@ class VictimView:
     def checkpoints(self) -> tuple[Checkpoint, ...]:
         """What the training went on from after some epochs, in their order: weights and the optimiser's state."""
         states: tuple[Checkpoint, ...] = self._read(Knowledge.CHECKPOINTS)
-        return states
+        return tuple(state.copy() for state in states)
 
     @property
     def gradient_trace(self) -> dict[str, Tensor]:

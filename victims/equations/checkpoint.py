@@ -63,6 +63,10 @@ class Checkpoint:
         weights, first, second = (dict(below(part, tensors)) for part in (WEIGHTS, FIRST_MOMENT, SECOND_MOMENT))
         return cls(weights, first, second, int(steps), lr, decay, (beta, beta_2), epsilon)
 
+    def copy(self) -> Checkpoint:
+        """Return a state that shares no tensor with this one."""
+        return self.unpacked({name: value.clone() for name, value in self.packed().items()})
+
     def scale(self, name: str) -> Tensor:
         """Return 1 / s_t of a parameter, entry by entry; one number for SGD."""
         if name not in self.second:

@@ -24,6 +24,7 @@ KINDS: dict[str, tuple[MLPSpec | CNNSpec | SmoothMLPSpec, dict[str, Any]]] = {
     "adamw": (NETWORK, {"optimiser": "adamw", "lr": 1e-2, "schedule": "step", "clip": 0.5}),
     "finetuned": (NETWORK, {"pretraining": Pretraining(epochs=3, batch_size=4)}),
     "state": (NETWORK, {"optimiser": "adamw", "lr": 1e-2, "momentum_released": True}),
+    "checkpoints": (NETWORK, {"optimiser": "adam", "lr": 1e-2, "checkpoints": (1, 3), "average": 0.9}),
     "lora": (NETWORK, {"lora_rank": 2, "snapshots": (1, 3)}),
     "smooth": (SmoothMLPSpec(hidden=(9,), layer_norm=True, outputs=5), {"optimiser": "adamw", "lr": 1e-2}),
     "augmented": (NETWORK, AUGMENTED),
@@ -65,7 +66,9 @@ def same(one: Trained, other: Trained) -> bool:
     pairs = [(one.start.state_dict(), other.start.state_dict()), (one.model.state_dict(), other.model.state_dict())]
     pairs += [(one.snapshots[epoch], other.snapshots[epoch]) for epoch in one.snapshots]
     pairs.append((one.momentum, other.momentum))
+    pairs += [(one.checkpoints[epoch].packed(), other.checkpoints[epoch].packed()) for epoch in one.checkpoints]
     assert one.snapshots.keys() == other.snapshots.keys()
+    assert one.checkpoints.keys() == other.checkpoints.keys()
     return all(torch.equal(value, second[name]) for first, second in pairs for name, value in first.items())
 
 
