@@ -122,7 +122,8 @@ def ordinary(architecture: Any = None, **recipe: Any) -> Case:
         members = Examples(INPUTS if architecture is None else IMAGES[:6], LABELS)
         trained = train_ordinary(spec, members, members, device, report, Unfinished(checkpoint))
         ends = [trained.start.state_dict(), trained.model.state_dict()]
-        states = [*ends, *trained.snapshots.values(), trained.momentum]
+        checkpoints = [state.packed() for state in trained.checkpoints.values()]
+        states = [*ends, *trained.snapshots.values(), trained.momentum, *checkpoints]
         return {f"{index}.{name}": value for index, state in enumerate(states) for name, value in state.items()}
 
     stops = {"victims/ordinary/descent.py:run"} if "stop_loss" in recipe else set()
@@ -198,6 +199,7 @@ CASES: dict[str, Case] = {
     "last layers": ordinary(last_layers=1, snapshots=(1,)),
     "low rank": ordinary(lora_rank=2, dtype="float64"),
     "momentum released": ordinary(optimiser="adamw", lr=1e-2, momentum_released=True),
+    "checkpoints released": ordinary(optimiser="adamw", lr=1e-2, checkpoints=(1,)),
     "another activation": ordinary(SmoothMLPSpec(hidden=(6,), layer_norm=True, outputs=3)),
     "batch normalisation": ordinary(CNNSpec(channels=(4,), hidden=(6,), outputs=3)),
     "augmented": ordinary(
