@@ -204,8 +204,9 @@ class VictimSpec(Retrainable):
     @property
     def tells_checkpoints(self) -> bool:
         """Whether an attacker can be told two states of the training; what is defended on release keeps them back."""
+        given = isinstance(self.training, Released) and self.training.earlier is not None
         released = isinstance(self.training, Ordinary) and len(self.training.checkpoints) > 1
-        return released and not any(defence.on_release for defence in self.defences)
+        return (given or released) and not any(defence.on_release for defence in self.defences)
 
     @property
     def crops(self) -> int:
@@ -226,7 +227,7 @@ class VictimSpec(Retrainable):
 
     def identity(self) -> dict[str, Any]:
         """Return the fields that determine what is released, for the cache key."""
-        silent = {"weights", "initial", "state", "held_out"}
+        silent = {"weights", "initial", "state", "earlier", "earlier_state", "held_out"}
         left_out: dict[str, Any] = {"name": True, "reported_test_accuracy": True, "defences": True, "training": silent}
         return self.model_dump(exclude=left_out) | released(self.defences)
 

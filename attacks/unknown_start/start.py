@@ -87,8 +87,7 @@ def _stepped_back(view: VictimView, start: str) -> tuple[dict[str, Tensor] | Non
         raise ValueError(NO_CHECKPOINTS)
     earlier, later = view.checkpoints[-2:]
     before = before_a_step(later.weights, summed_gradients(earlier, later))
-    summed = f"the gradients of {later.steps - earlier.steps} steps summed up from two checkpoints"
-    return before, (summed,) if before else (STAYED,)
+    return before, ("the sum of the gradients between two checkpoints taken for the training",) if before else (STAYED,)
 
 
 def final_weights(view: VictimView, start: str) -> dict[str, Tensor]:

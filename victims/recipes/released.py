@@ -22,6 +22,10 @@ class Released(Recipe):
         initial_sha256: its hex SHA-256, empty without.
         state: file of the optimiser's state at the end of the training, None if it is not known.
         state_sha256: its hex SHA-256, empty without.
+        earlier: file of the weights at an earlier point of the training, None if none is known.
+        earlier_sha256: its hex SHA-256, empty without.
+        earlier_state: file of the optimiser's state at that point, None without.
+        earlier_state_sha256: its hex SHA-256, empty without.
         network_sha256: hex SHA-256 of the syntax tree of the file that defines `network`.
         mean: what is subtracted from an image in [0, 1], a number a channel, or "training" for the per-pixel mean of
             the images given; of a row in the table's units, a number a column.
@@ -46,6 +50,10 @@ class Released(Recipe):
     initial_sha256: str = ""
     state: Annotated[Path | None, omitted_if_default(None)] = None
     state_sha256: Annotated[str, omitted_if_default("")] = ""
+    earlier: Annotated[Path | None, omitted_if_default(None)] = None
+    earlier_sha256: Annotated[str, omitted_if_default("")] = ""
+    earlier_state: Annotated[Path | None, omitted_if_default(None)] = None
+    earlier_state_sha256: Annotated[str, omitted_if_default("")] = ""
     network: Callable[[], Any] | None = Field(default=None, exclude=True, repr=False)
     network_sha256: str
     mean: tuple[float, ...] | Literal["training"]

@@ -41,6 +41,7 @@ def released(
     n_trained: int | None = None,
     initial: Path | str | None = None,
     optimiser: Path | str | None = None,
+    earlier: tuple[Path | str, Path | str] | None = None,
     shape: Shape | None = None,
     class_balance: Sequence[float] = (),
 ) -> VictimSpec:
@@ -79,6 +80,10 @@ def released(
         optimiser: what torch.save made of optimizer.state_dict() at the end of the training, or of a checkpoint that
             has it as "optimizer", "optimizer_state_dict" or "optimizer_states", if it lies beside the weights; for
             attacks that need the `optimiser's momentum`. None if it is not released.
+        earlier: the weights and the optimiser's state, as `weights` and `optimiser` name those of the release, at an
+            earlier point of the same training by SGD with momentum, Adam or AdamW, best an epoch before: attacks that
+            need `training checkpoints` are told the sum of the gradients between the two points. It needs `optimiser`,
+            and the weights of both points as the optimiser left them, no averages. None if there is none.
         shape: (C, H, W) of an input, C = 1 or 3, if no images are given; of a table `columns` are named instead.
         class_balance: the share of each class among what it was trained on, if neither images nor rows are given, which
             else tell it; empty if it is not known, and then no attack that needs it is run. Shares that were rounded
@@ -90,6 +95,7 @@ def released(
     """
     weights, start = _absolute(weights), None if initial is None else _absolute(initial)
     state = None if optimiser is None else _absolute(optimiser)
+    before, state_before = _earlier(name, earlier, state)
     if images is not None and records is not None:
         raise UserError(f"victim {name}: give `images` or `records`, not both")
     if records is None and held_out is not None:
@@ -103,9 +109,7 @@ def released(
             raise UserError(f"victim {name}: `columns` are those of a table, which has no `images` and no `shape`")
         shape = (1, 1, len(columns))
     _require_told(name, dataset, shape, mean, n_trained, class_balance, table=bool(columns))
-    for what, file in (("are no weights", weights), ("are no weights", start), ("is no optimiser's state", state)):
-        if file is not None and not file.is_file():
-            raise UserError(f"victim {name}: there {what} at {file}")
+    _require_files(name, (weights, start, before), (state, state_before))
     if network is None and weights.suffix != SUFFIX:
         raise UserError(f"victim {name}: give `network`, which builds the module of {weights}, or an .onnx file")
     build, apart = network or partial(onnx_module, weights), None if held_out is None else _absolute(held_out)
@@ -135,9 +139,13 @@ def released(
             weights=weights,
             weights_sha256=sha256_file(weights),
             initial=start,
-            initial_sha256=sha256_file(start) if start is not None else "",
+            initial_sha256=_sha256(start),
             state=state,
-            state_sha256="" if state is None else sha256_file(state),
+            state_sha256=_sha256(state),
+            earlier=before,
+            earlier_sha256=_sha256(before),
+            earlier_state=state_before,
+            earlier_state_sha256=_sha256(state_before),
             network=build,
             network_sha256=tree_sha256(Path(code).read_text(encoding="utf-8")) if code else "",
             mean="training" if _of_training(mean) else _one_each(name, "mean", mean, numbers, each),
@@ -150,7 +158,7 @@ def released(
             columns=() if data.units is None else data.units.columns,
             label_column=label if records is not None else "",
             held_out=apart,
-            held_out_sha256="" if apart is None else sha256_file(apart),
+            held_out_sha256=_sha256(apart),
             class_balance=tuple(share / math.fsum(class_balance) for share in class_balance),
         ),
     )
@@ -158,6 +166,36 @@ def released(
 
 def _absolute(path: Path | str) -> Path:
     return Path(path).expanduser().absolute()
+
+
+def _require_files(name: str, weights: Sequence[Path | None], states: Sequence[Path | None]) -> None:
+    """Raise a UserError where a file of weights, or of an optimiser's state, is not there."""
+    for what, files in (("are no weights", weights), ("is no optimiser's state", states)):
+        for file in files:
+            if file is not None and not file.is_file():
+                raise UserError(f"victim {name}: there {what} at {file}")
+
+
+def _sha256(path: Path | None) -> str:
+    """Return the hash of a file, empty where there is none."""
+    return "" if path is None else sha256_file(path)
+
+
+def _earlier(name: str, earlier: object, state: Path | None) -> tuple[Path | None, Path | None]:
+    """Return the files of an earlier point of the training, weights and state; `state` is the one at its end.
+
+    Raises:
+        UserError: it is no pair, as where one file holds both, or there is no state at the end.
+    """
+    if earlier is None:
+        return None, None
+    if not isinstance(earlier, (tuple, list)) or len(earlier) != 2:
+        hint = "expected a pair of files, of the weights and of the optimiser's state, or the one that holds both twice"
+        raise UserError(f"victim {name}: earlier = {earlier!r}; {hint}")
+    if state is None:
+        raise UserError(f"victim {name}: `earlier` needs `optimiser`, the state at the end of the same training")
+    weights_before, state_before = earlier
+    return _absolute(weights_before), _absolute(state_before)
 
 
 def _require_told(

@@ -19,6 +19,7 @@ from victims.files import sha256_file
 from victims.released.data import Given, given
 from victims.released.module import Shape, loaded, started
 from victims.released.optimiser import momentum_of
+from victims.released.progress import progress_of
 from victims.spec import Released, VictimSpec
 
 
@@ -53,11 +54,12 @@ def load(spec: VictimSpec, dataset_sha256: str, notice: Callable[[str], None]) -
     if training.state is not None:
         state = training.state, training.state_sha256
         momentum = momentum_of(spec.name, training.network, training.weights, *state, shape)
+    checkpoints = () if training.earlier is None else progress_of(spec.name, training, shape)
     made = origin(training.weights_sha256, dataset_sha256, torch.device("cpu"), train_s=0.0)
     card = describe(spec, model, split, made)
     if not (math.isfinite(card.train_loss) if spec.n else _finite_at_zero(model, shape)):
         raise UserError(f"victim {spec.name}: its outputs are not finite; do weights and normalisation fit?")
-    return Victim(card, model, split, scale, start, momentum=momentum, units=units)
+    return Victim(card, model, split, scale, start, momentum=momentum, checkpoints=checkpoints, units=units)
 
 
 def _as_inputs(data: Given, training: Released) -> tuple[Split, np.ndarray, Units | None]:

@@ -35,15 +35,21 @@ class OptimiserState:
     Attributes:
         path: the file, for messages.
         groups: of its parameters, each with the numbers `params` and perhaps their names `param_names`.
-        means: the running mean of the gradients by a parameter's number, or by its name.
+        moments: what is kept of each parameter that has a running mean, by its number, or by its name.
+        means: the running mean of the gradients likewise.
     """
 
     path: Path
     groups: Sequence[Mapping[str, Any]]
+    moments: Mapping[Any, Mapping[str, Any]]
     means: Mapping[Any, Tensor]
 
     def named(self, module: nn.Module) -> dict[str, Tensor]:
-        """Return the means by the names of a module's parameters; those that were not trained are left out.
+        """Return the means by the names of a module's parameters; raises UserError as `names` does."""
+        return {name: self.means[key] for key, name in self.names(module).items()}
+
+    def names(self, module: nn.Module) -> dict[Any, str]:
+        """Return the name that each key of the means has in a module; parameters that were not trained are left out.
 
         A state counts parameters, and may not name them. One group of all parameters has the module's order; else each
         group's follow one another in it, as where weight decay is for matrices alone, and shapes tell which they are.
@@ -55,13 +61,12 @@ class OptimiserState:
             UserError: it was of another network, or shapes do not tell which parameter is which.
         """
         parameters = dict(module.named_parameters())
-        names = self._names(list(parameters))
-        named = {names[key]: mean for key, mean in self.means.items() if key in names} if names else {}
-        if named and all(name in parameters and parameters[name].shape == mean.shape for name, mean in named.items()):
-            return named
-        return self._by_shape(parameters)
+        told = self._told(list(parameters))
+        names = {key: told[key] for key in self.means if key in told}
+        fits = (name in parameters and parameters[name].shape == self.means[key].shape for key, name in names.items())
+        return names if names and all(fits) else self._by_shape(parameters)
 
-    def _names(self, own: list[str]) -> dict[Any, str]:
+    def _told(self, own: list[str]) -> dict[Any, str]:
         """Return the name of each parameter by its number, nothing where the file does not tell; `own` is in order."""
         if all(isinstance(key, str) for key in self.means):
             return {key: key for key in self.means}
@@ -71,7 +76,7 @@ class OptimiserState:
             told = told or own
         return dict(zip(numbers, told, strict=True)) if len(told) == len(numbers) else {}
 
-    def _by_shape(self, parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
+    def _by_shape(self, parameters: Mapping[str, nn.Parameter]) -> dict[Any, str]:
         there, wanted = (Counter(one.shape for one in every.values()) for every in (parameters, self.means))
         for shape, count in wanted.items():
             if not there[shape]:
@@ -82,19 +87,26 @@ class OptimiserState:
             if count != there[shape]:
                 hint = "which were trained? Build the optimiser from model.named_parameters(), which it then names"
                 raise UserError(f"{self.path} has {count} of the {there[shape]} parameters of {_size(shape)}; {hint}")
-        left, named = list(parameters.items()), dict[str, Tensor]()
+        left, names = dict(parameters), dict[Any, str]()
         for group in self.groups:
             for number in group["params"]:
                 if (mean := self.means.get(number)) is not None:
-                    name = next(name for name, own in left if own.shape == mean.shape and name not in named)
-                    named[name] = mean
-        return named
+                    names[number] = next(name for name, own in left.items() if own.shape == mean.shape)
+                    del left[names[number]]
+        return names
 
-    def of_update(self, first: Tensor) -> Tensor | None:
+    def of_update(self, weights: Mapping[str, Tensor], shape: Shape) -> Tensor | None:
         """Return the mean (r, d) for A of a low-rank update of the first layer (h, d), None where there is none.
 
         A (r, d) and B (h, r) follow one another (Hu et al. 2022, LoRA, eq. 3), whatever else was trained beside.
+
+        Args:
+            weights: the state of the network that attacks see.
+            shape: (C, H, W) of an input.
         """
+        first = weights.get(FIRST)
+        if first is None or first.shape[1:] != (math.prod(shape),):
+            return None
         h, d = first.shape
         whole = any(mean.shape == first.shape for mean in self.means.values())
         pairs = pairwise(self.means.values())
@@ -107,9 +119,7 @@ def momentum_of(
 ) -> dict[str, Tensor]:
     """Return the running mean of the gradients by parameter of the network that attacks see, up to a factor.
 
-    Both ends of a step along it are read as that network, and their difference is returned. Batch normalisations that
-    are folded into a layer stay as they were released, which leaves the layer's mean a sum over images. Where a
-    low-rank update of the first layer was trained, which the weights hold merged, that for A is returned alone.
+    Where a low-rank update of the first layer was trained, which the weights hold merged, that for A is returned alone.
 
     Args:
         name: the victim's, for messages.
@@ -127,21 +137,44 @@ def momentum_of(
     if sha256_file(optimiser) != sha256:
         raise UserError(f"victim {name}: {optimiser} changed while this ran; start again")
     module, kept = network().float().eval(), read_state(optimiser)
-    weights_of = read_weights(weights, module)
-    ends = [_network_state(network, weights_of, shape)]
-    first = ends[0].get(FIRST)
-    if first is not None and first.shape[1:] == (math.prod(shape),) and (update := kept.of_update(first)) is not None:
+    own = read_weights(weights, module)
+    if (update := kept.of_update(network_state(network, own, shape), shape)) is not None:
         return {DOWN: update}
-    folded, mean = folded_names(module, shape), kept.named(module)
-    own = {id(value): key for key, value in module.named_parameters()}
-    means = {key: mean.get(own.get(id(value), "")) for key, value in module.state_dict(keep_vars=True).items()}
-    moved = {key: value for key, value in means.items() if value is not None and not key.startswith(folded)}
+    return as_seen(f"victim {name}: {optimiser} holds a running mean", network, own, kept.named(module), shape)
+
+
+def as_seen(
+    what: str,
+    network: Callable[[], nn.Module],
+    weights: Mapping[str, Tensor],
+    direction: Mapping[str, Tensor],
+    shape: Shape,
+) -> dict[str, Tensor]:
+    """Return a direction in a module's parameters by parameter of the network that attacks see, up to a factor.
+
+    Both ends of a step along it are read as that network, and their difference is returned. Batch normalisations that
+    are folded into a layer stay as they were released, which leaves a sum over images in the layer such a sum.
+
+    Args:
+        what: the direction, for messages.
+        network: builds the module.
+        weights: of the module, where the step begins.
+        direction: by the names of the module's parameters; those that it does not move are absent.
+        shape: (C, H, W) of an input.
+
+    Raises:
+        UserError: the direction is zero, or not finite.
+    """
+    module = network().float().eval()
+    folded, own = folded_names(module, shape), {id(value): key for key, value in module.named_parameters()}
+    every = {key: direction.get(own.get(id(value), "")) for key, value in module.state_dict(keep_vars=True).items()}
+    moved = {key: value for key, value in every.items() if value is not None and not key.startswith(folded)}
     if not all(bool(value.isfinite().all()) for value in moved.values()) or not any(map(torch.any, moved.values())):
-        raise UserError(f"victim {name}: {optimiser} holds a running mean that is zero, or not finite")
-    # as long as the weights where the mean is the smallest beside them, so that float32 holds it everywhere
-    step = max(_times(weights_of[key], value) for key, value in moved.items() if value.any())
-    after = {key: (value + step * moved[key].double()).float() for key, value in weights_of.items() if key in moved}
-    ends.append(_network_state(network, weights_of | after, shape))
+        raise UserError(f"{what} that is zero, or not finite")
+    # as long as the weights where the direction is the smallest beside them, so that float32 holds it everywhere
+    step = max(_times(weights[key], value) for key, value in moved.items() if value.any())
+    after = {key: (value + step * moved[key].double()).float() for key, value in weights.items() if key in moved}
+    ends = [network_state(network, at, shape) for at in (weights, {**weights, **after})]
     return {key: ends[1][key] - value for key, value in ends[0].items() if not torch.equal(value, ends[1][key])}
 
 
@@ -172,7 +205,7 @@ def read_state(path: Path) -> OptimiserState:
         number: place for place, number in enumerate(n for group in state["param_groups"] for n in group["params"])
     }
     means = dict(sorted(means.items(), key=lambda item: order.get(item[0], len(order))))
-    return OptimiserState(path, state["param_groups"], means)
+    return OptimiserState(path, state["param_groups"], {key: state["state"][key] for key in means}, means)
 
 
 def _is_state(found: Any) -> TypeGuard[dict[str, Any]]:
@@ -185,7 +218,7 @@ def _is_state(found: Any) -> TypeGuard[dict[str, Any]]:
     return all(isinstance(group.get("params"), (list, tuple)) for group in groups)
 
 
-def _network_state(network: Callable[[], nn.Module], weights: Mapping[str, Tensor], shape: Shape) -> dict[str, Tensor]:
+def network_state(network: Callable[[], nn.Module], weights: Mapping[str, Tensor], shape: Shape) -> dict[str, Tensor]:
     """Return the state of the network that attacks see, of a module with these weights."""
     module = network().float().eval()
     module.load_state_dict(weights)

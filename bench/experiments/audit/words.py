@@ -28,7 +28,7 @@ WHO = {
 WAY_OUT = {
     Threat.START: "the start was not given; `initial` names its file, or that of an earlier release",
     Threat.MOMENTUM: "the optimiser's state was not given, or a defence keeps it back; `optimiser` names its file",
-    Threat.CHECKPOINTS: "no two checkpoints with the optimiser's state were given",
+    Threat.CHECKPOINTS: "no earlier checkpoint was given, or a defence keeps it back; `earlier` names its files",
     Threat.RELEASES: "an audit deletes no records; `run` attacks victims that do",
 }
 """Why an attacker is not tested, and what the owner can do about it."""
