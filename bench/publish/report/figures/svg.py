@@ -22,6 +22,7 @@ _THEME = {
     PAGE: "var(--page)",
 }
 """Colours that stand for those of the page, light or dark."""
+SVG = "http://www.w3.org/2000/svg"
 DOTS_DPI = 120
 """Dots an inch of the parts of a figure that are pictures."""
 LEVELS = 8
@@ -122,7 +123,7 @@ def _shortened(tag: str) -> str:
 
 
 def _bare(svg: str) -> str:
-    """Return an SVG element without groups that set nothing and paths that draw nothing.
+    """Return an SVG element without groups that set nothing, paths that draw nothing, and what HTML knows of itself.
 
     Dots are circles, and the other paths are short.
     """
@@ -134,7 +135,7 @@ def _bare(svg: str) -> str:
             return "" if nothing[-1] else tag[0]
         return "" if nothing.pop() else tag[0]
 
-    svg = re.sub(r"</?g\b[^>]*(?<!/)>", needed, svg)
+    svg = re.sub(r"</?g\b[^>]*(?<!/)>", needed, svg.replace("<g/>", "").replace(f' xmlns="{SVG}"', "", 1))
     svg = re.sub(r'<path [^>]*style="fill: none"/>', "", svg).replace("<defs></defs>", "")
     svg = re.sub(r' d="([^"]*)"', lambda path: f' d="{_straightened(_relative(path[1]))}"', svg)
     svg = _CIRCLE.sub(r'<circle\1 r="\2"', _joined(_unclipped(svg)))
