@@ -217,7 +217,10 @@ class VictimView:
 
     @property
     def checkpoints(self) -> tuple[Checkpoint, ...]:
-        """What the training went on from after some epochs, in their order: weights and the optimiser's state."""
+        """What the training went on from after some epochs, in their order: weights and the optimiser's state.
+
+        It is for `victims.equations.checkpoint.summed_gradients`; of a model of one's own that sum alone is in `first`.
+        """
         states: tuple[Checkpoint, ...] = self._read(Knowledge.CHECKPOINTS)
         return tuple(state.copy() for state in states)
 

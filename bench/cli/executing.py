@@ -222,20 +222,24 @@ def score(
     if protocol is not None:
         protocol_named(protocol)
     store, twins = Store(results_dir), controls == "all"
-    records = [
-        record
-        for record in [*store.attacked(), *(without_twins(store) if twins and protocol is None else ())]
-        if record.n  # 0 where no training image was given: nothing is scored
-        and matches(record.attack, attack)
-        and (matches(record.victim, victim) or matches(record.training, victim))
-    ]
-    if not records:
+    found = [store.attacked(), without_twins(store, attacks) if twins and protocol is None else []]
+    records, rows = (
+        [
+            record
+            for record in part
+            if record.n  # 0 where no training image was given: nothing is scored
+            and matches(record.attack, attack)
+            and (matches(record.victim, victim) or matches(record.training, victim))
+        ]
+        for part in found
+    )
+    if not records + rows:
         raise UserError(f"no stored run in {store.runs} is meant; `run` makes some, -a and -v choose among them")
     store.require_writable()
     data, chosen = choose_data_dir(data_dir), choose_device(device)
     work_begins()
     setup = Setup(results_dir, data, plugin_dir, str(chosen), twins, jobs=jobs)
-    raise typer.Exit(score_stored(records, attacks, victims, setup, protocol or ""))
+    raise typer.Exit(score_stored(records, rows, attacks, victims, setup, protocol or ""))
 
 
 @app.command()

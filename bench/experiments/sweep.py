@@ -165,19 +165,24 @@ def _settled_failure(outcome: Outcome, store: Store, reporter: TerminalReporter)
     return replace(outcome, record=record)
 
 
-def without_twins(store: Store) -> list[RunRecord]:
+def without_twins(store: Store, attacks: Registry[type[Attack[Any]]]) -> list[RunRecord]:
     """Return the rows of runs.csv whose run folders are elsewhere and which lack nothing but what twins get.
+
+    Rows of another version of their attack are left out: boards have none of them, or it cannot be run any more.
 
     Raises:
         UserError: the table cannot be read.
     """
     table = store.root / RUNS_CSV
     rows = records_of(read_runs(table)) if table.exists() else []
-    return [row for row in rows if not store.folder(row.run_id).exists() and lacks_twins(row)]
+    versions = {name: kind.version for name, kind in attacks.items.items()}
+    ours = (row for row in rows if versions.get(row.attack) == row.attack_version and row.protocol in PROTOCOLS)
+    return [row for row in ours if not store.folder(row.run_id).exists() and lacks_twins(row)]
 
 
 def score_stored(
     records: Sequence[RunRecord],
+    rows: Sequence[RunRecord],
     attacks: Registry[type[Attack[Any]]],
     victims: Victims,
     setup: Setup,
@@ -188,22 +193,21 @@ def score_stored(
     The status is also 1 if the tables cannot be written at the end. An interrupt writes them too.
 
     Args:
-        records: the runs; of one whose run folder is elsewhere twins are attacked, and it is not scored again.
+        records: the runs.
+        rows: of runs whose run folders are elsewhere: twins are attacked for them, and nothing is scored again.
         attacks: all that are known.
         victims: likewise.
         setup: where they are read and written, and how the scoring is executed.
         protocol: score under this protocol, as rows of their own; empty for each run's own.
     """
     console, store = Console(), Store(setup.results_dir)
-    troubles, meant = 0, list[tuple[RunRecord, Run]]()
+    troubles, meant, elsewhere = 0, list[tuple[RunRecord, Run]](), {id(row) for row in rows}
     with TerminalReporter(console) as reporter, SweepTables(store, reporter) as tables:
-        for record in records:
+        for record in (*records, *rows):
             try:
                 run = run_of(record, attacks, victims)
                 if protocol:
                     _require_same_subject(protocol, run)
-                if not store.folder(record.run_id).exists() and record.attack_version != run.attack.version:
-                    raise UserError(f"{record.run_id}: it is of version {record.attack_version} of its attack")
                 meant.append((record, run))
             except UserError as error:
                 troubles += 1
@@ -213,18 +217,21 @@ def score_stored(
         tasks = []
         for (record, _), run in zip(meant, runs, strict=True):
             task = Task.of(run, record.run_id, setup)
-            stored = store.folder(record.run_id).exists()
-            tasks.append(replace(task, scored_under=protocol) if stored else replace(task, row=record))
+            changes = {"row": record} if id(record) in elsewhere else {"scored_under": protocol}
+            tasks.append(replace(task, **changes))
         for outcome in executor_for(reporter, setup).execute(tasks) if tasks else ():
             title = titles[outcome.record.run_id]
-            tables.follow(outcome.record)
+            if outcome.stored:
+                tables.follow(outcome.record)
+            elif not outcome.trouble:
+                tables.change(outcome.record)
             if trouble := outcome.trouble or outcome.record.trouble:
                 troubles += 1
                 reporter.notice(f"{title}: {trouble}")
             else:
                 say(f"{title}: {_line(outcome.record)}", console)
     if troubles:
-        say(f"{plural(troubles, 'run')} of {len(records)} could not be scored", console, "red")
+        say(f"{plural(troubles, 'run')} of {len(records) + len(rows)} could not be scored", console, "red")
     return 1 if troubles or tables.behind else 0
 
 

@@ -49,14 +49,17 @@ class SweepTables:
             self.reporter.notice(line)
 
     def follow(self, record: RunRecord) -> None:
-        """Copy a run; write the tables too, unless that would take more than a tenth of the time.
-
-        A run that has no folder here is a row that changed.
-        """
-        if not self.store.folder(record.run_id).exists():
-            self._changed.append(record)
+        """Copy a run; write the tables too, unless that would take more than a tenth of the time."""
         if self._mirror is not None:
             self._mirror.follow(record.run_id)
+        self._written()
+
+    def change(self, row: RunRecord) -> None:
+        """Have a row of runs.csv, whose run folder is elsewhere, as it is now; the tables are written as for a run."""
+        self._changed.append(row)
+        self._written()
+
+    def _written(self) -> None:
         self.behind = True
         if time.monotonic() >= self._next:
             self._write()
@@ -65,6 +68,7 @@ class SweepTables:
         began = time.monotonic()
         try:
             self.board, self.behind = refresh_tables(self.store, self._changed), False
+            self._changed.clear()  # the table has them: what others write there now is newer
         except UserError as error:
             self.reporter.notice(str(error))
         took = time.monotonic() - began

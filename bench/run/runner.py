@@ -121,9 +121,9 @@ class Runner:
         from bench.run.nulls.later import add_twins
 
         try:
-            return Outcome(add_twins(row, run, self.scorer.controls))
-        except UserError as error:
-            return Outcome(row, trouble=str(error))
+            return Outcome(add_twins(row, run, self.scorer.controls), stored=False)
+        except (Exception, SystemExit) as error:
+            return Outcome(row, stored=False, trouble=describe(error))
 
     def lost(self, run: Run, run_id: str, failure: Failure, protocol: str = "") -> Outcome:
         """Record a run whose process died, and return the outcome.

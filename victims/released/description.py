@@ -189,7 +189,8 @@ def _earlier(name: str, earlier: object, state: Path | None) -> tuple[Path | Non
     """
     if earlier is None:
         return None, None
-    if not isinstance(earlier, (tuple, list)) or len(earlier) != 2:
+    pair = isinstance(earlier, (tuple, list)) and len(earlier) == 2
+    if not pair or not all(isinstance(one, (str, Path)) for one in earlier):
         hint = "expected a pair of files, of the weights and of the optimiser's state, or the one that holds both twice"
         raise UserError(f"victim {name}: earlier = {earlier!r}; {hint}")
     if state is None:

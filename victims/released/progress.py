@@ -100,7 +100,8 @@ def _state(kept: OptimiserState, key: object, parameter: str, weights: Tensor, u
     A mean that counts a share of each makes the steps that one of whole gradients makes at this share of the rate.
 
     Raises:
-        KeyError: the optimiser's state lacks what the steps of torch's SGD, Adam and AdamW come from.
+        KeyError: the optimiser's state lacks what the steps of torch's SGD, Adam and AdamW come from, as NAdam's and
+            RAdam's lack `amsgrad`.
     """
     group = next((one for one in kept.groups if key in one["params"]), {})
     moments, mean, rate = kept.moments[key], kept.means[key].double(), float(group["lr"])
@@ -111,7 +112,7 @@ def _state(kept: OptimiserState, key: object, parameter: str, weights: Tensor, u
             mean = beta * mean  # steps along g + beta m are undone as those along m are, with beta m in the place of m
         return Checkpoint(at, {parameter: mean / share}, {}, uncounted, rate * share, 0.0, (beta, 0.0), epsilon=0.0)
     betas, epsilon = (float(group["betas"][0]), float(group["betas"][1])), float(group["eps"])
-    share, second = 1 - betas[0], moments["max_exp_avg_sq" if group.get("amsgrad") else "exp_avg_sq"]
+    share, second = 1 - betas[0], moments["max_exp_avg_sq" if group["amsgrad"] else "exp_avg_sq"]
     # older torch does not tell the two apart, and AdamW is the one that is given a decay
     decay = float(group["weight_decay"]) if group.get("decoupled_weight_decay", True) else 0.0
     first, steps = {parameter: mean / share}, int(moments["step"])

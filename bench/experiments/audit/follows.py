@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 START = "the weights that its training started from (`initial` in its file), which others have too if they are public"
 STATE = "the optimiser's state at its end (`optimiser` in its file), which others have too if it was released"
+EARLIER = "an earlier checkpoint (`earlier` in its file), which others have too if they have the folder of the training"
 LONGER = 4
 """Times as long as they had, for attacks that their time ended."""
 
@@ -44,6 +45,9 @@ def with_more(
     if training.state is None:
         known = training.model_copy(update={"state": training.weights})
         pretended[STATE] = victim.model_copy(update={"training": known})
+    if training.earlier is None:
+        files = {"state": training.state or training.weights, "earlier": training.weights}
+        pretended[EARLIER] = victim.model_copy(update={"training": training.model_copy(update=files)})
     if victim.n < training.n_trained:
         unit, file, option = ("images", "images.npz", "images")
         if victim.tabular:

@@ -125,7 +125,9 @@ def work(
     runner = Runner(store, session, scorer, setup.again, output, debugger)
     run = task.run(attacks, victims)
     if task.row is not None:
-        return Outcome(task.row, trouble=task.failure.reason) if task.failure else runner.completed(run, task.row)
+        if task.failure is not None:
+            return Outcome(task.row, stored=False, trouble=task.failure.reason)
+        return runner.completed(run, task.row)
     if task.failure is not None:
         return runner.lost(run, task.run_id, task.failure, task.scored_under or "")
     return runner.run(run) if task.scored_under is None else runner.score(run, task.run_id, task.scored_under)

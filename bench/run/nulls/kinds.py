@@ -42,7 +42,7 @@ def no_twin(run: Run, kind: Literal["untrained", "disjoint"]) -> str | None:
     if kind == "untrained" and Knowledge.INITIAL_WEIGHTS in run.knowledge:
         return "an untrained network is its own start"
     if kind == "untrained" and {Knowledge.MOMENTUM, Knowledge.CHECKPOINTS} & run.knowledge:
-        return "an untrained network's optimiser has no momentum"
+        return "an untrained network's optimiser has kept nothing"
     if run.victim.training.kind == "released":
         return "its training is not known here, so it has no twin"
     if kind == "untrained" and run.victim.training.kind == "kernel":

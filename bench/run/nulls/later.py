@@ -1,7 +1,7 @@
 """Null controls of twins for a row whose reconstruction is stored elsewhere, or nowhere any more.
 
-A twin needs neither what the attack found nor the victim's weights: only the training images, with which its
-candidates are compared.
+A twin's candidates are compared with the training images, and need neither what the attack found nor the victim's
+weights.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bench.run.nulls.kinds import wanted
 from bench.store.good_images import decode
 from bench.store.records import ABSENT, LOST, RAISED, TWINS, RunRecord, Status
+from victims.errors import UserError
 
 if TYPE_CHECKING:
     from bench.plan.run import Run
@@ -24,7 +25,10 @@ def lacks_twins(record: RunRecord) -> bool:
     """Return whether all that a row lacks is what attacks get of twins of its victim."""
     from bench.run.scorer import lacking
 
-    return record.status is Status.OK and not lacking(record, twins=False) and bool(lacking(record, twins=True))
+    lost = {f"{LOST}{name}" for name in TWINS}
+    flags = ";".join(flag for flag in record.flags.split(";") if flag.partition(":")[0] not in lost)
+    complete = record.status is Status.OK and not lacking(record.model_copy(update={"flags": flags}), twins=False)
+    return complete and bool(lacking(record, twins=True))
 
 
 def add_twins(record: RunRecord, run: Run, controls: NullControls) -> RunRecord:
@@ -38,7 +42,7 @@ def add_twins(record: RunRecord, run: Run, controls: NullControls) -> RunRecord:
         controls: attack the twins.
 
     Raises:
-        UserError: the victim's data are missing.
+        UserError: the victim's data are missing, or it has another definition now.
     """
     import torch
 
@@ -50,6 +54,8 @@ def add_twins(record: RunRecord, run: Run, controls: NullControls) -> RunRecord:
     protocol = protocol_named(record.protocol)
     lacked = [name for name in wanted(protocol, twins=True) if name in TWINS and getattr(record, name) is None]
     assert isinstance(run.victim, VictimSpec)  # rows of others have no controls of twins
+    if record.victim_key not in ("", controls.session.definition(run.victim)):
+        raise UserError(f"{record.victim} has another definition now than this run attacked; `run` attacks it")
     same_images = controls.session.victim(run.victim.as_twin("untrained"))
     nothing = Reconstruction(torch.empty(0, *same_images.input_shape))  # so nothing is resolved
     nulls = controls.count(run, protocol, nothing, same_images, Reference.of(same_images), lacked)
@@ -69,7 +75,7 @@ def _stricter(record: RunRecord, added: dict[str, Any]) -> dict[str, Any]:
     columns = {name: count for name, count in added.items() if name in TWINS}
     strictest = {name: count for name, count in added.items() if name.startswith("null_n_good")}
     columns |= {name: max(count, had[name] or 0) for name, count in strictest.items()}
-    if strictest and strictest["null_n_good"] > (record.null_n_good or 0):
+    if strictest and (record.null_n_good is None or strictest["null_n_good"] > record.null_n_good):
         columns["null_control"] = added["null_control"]
     if "null_images" in added and decode(added["null_images"], record.n).sum() > _images(record):
         columns["null_images"] = added["null_images"]

@@ -11,7 +11,7 @@ from skimage.io import imread
 from attacks.base import Attack, AttackParams, Knowledge, Threat
 from bench.plan import registry
 from bench.plan.lattice import Node, by_threat, covers, nodes
-from bench.publish.report.lattice_picture import draw_lattice
+from bench.publish.report.lattice_picture import COLOURS, draw_lattice
 
 Bench = Callable[..., Any]
 A, W, N, L, C = (
@@ -135,3 +135,7 @@ def test_a_picture_that_cannot_be_written_is_told_in_one_line(bench: Bench, tmp_
         assert ended.status == 2
         assert words in ended.err
         assert len(ended.err.strip().splitlines()) == 1
+
+
+def test_each_attacker_has_a_colour_of_its_own() -> None:
+    assert len(set(COLOURS)) == len(COLOURS) >= len(Threat)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,11 +16,12 @@ from rich.console import Console
 from stored_runs import PLAIN, stored, write_runs
 
 from bench.experiments.sweep import without_twins
+from bench.experiments.tables import SweepTables
 from bench.plan import registry
 from bench.publish.runs_table import read_runs, records_of, table_of
 from bench.run.executors.task import Task, work
 from bench.run.failures import Failure
-from bench.run.nulls.later import LATER, _stricter
+from bench.run.nulls.later import LATER, _stricter, lacks_twins
 from bench.run.provenance import run_of
 from bench.run.setup import Setup
 from bench.store.folders import Store
@@ -65,7 +67,7 @@ def test_a_row_without_its_folder_gets_the_twins_that_a_complete_run_has(
     others = [name for name in RunRecord.model_fields if name not in {*columns, "flags"}]
     assert [getattr(found, name) for name in others] == [getattr(quick, name) for name in others]
     assert not (results / "runs" / found.run_id).exists()
-    assert without_twins(Store(results)) == []
+    assert without_twins(Store(results), registry.attacks()) == []
 
 
 def test_quick_controls_another_protocol_and_other_names_leave_it(run: Bench, score: Bench, results: Path) -> None:
@@ -77,14 +79,67 @@ def test_quick_controls_another_protocol_and_other_names_leave_it(run: Bench, sc
     assert (results / "runs.csv").read_text() == before
 
 
-def test_a_row_of_an_older_attack_is_told_and_stays(run: Bench, score: Bench, results: Path) -> None:
+@pytest.mark.parametrize("changes", [{"attack_version": 0}, {"protocol": "mine"}, {"attack": "gone"}])
+def test_rows_that_cannot_be_what_they_were_are_left_out(
+    changes: dict[str, Any], run: Bench, score: Bench, results: Path
+) -> None:
     run("-a", "first-layer", "--controls", "quick")
     shutil.rmtree(results / "runs")
-    write_runs(results, [row(results).model_copy(update={"attack_version": 0})])
+    write_runs(results, [row(results).model_copy(update=changes)])
+    assert "no stored run" in score("--controls", "all").err
+    assert stored(results)["null_disjoint"].tolist() == [""]
+
+
+def test_a_row_of_a_victim_that_has_another_definition_now_is_told_and_stays(
+    run: Bench, score: Bench, results: Path
+) -> None:
+    run("-a", "first-layer", "--controls", "quick")
+    shutil.rmtree(results / "runs")
+    write_runs(results, [row(results).model_copy(update={"victim_key": "0" * 16})])
     ended = score("--controls", "all")
     assert ended.status == 1
-    assert "of version 0 of its attack" in ended.out + ended.err
+    assert "another definition now" in ended.out + ended.err
     assert stored(results)["null_disjoint"].tolist() == [""]
+
+
+def test_a_twin_that_was_lost_is_made_up_and_the_other_stays_as_it_is(
+    run: Bench, score: Bench, results: Path, cache_dir: Path
+) -> None:
+    run("-a", "first-layer")
+    complete = row(results)
+    assert complete.null_disjoint is not None
+    shutil.rmtree(results / "runs")
+    flags = "budget;lost_null_disjoint: killed"
+    lacking = {"null_untrained": 77, "null_disjoint": None, "flags": flags}
+    write_runs(results, [complete.model_copy(update=lacking)])
+    assert score("--controls", "all").status == 0
+    found = row(results)
+    assert (found.null_untrained, found.null_disjoint) == (77, complete.null_disjoint)
+    assert found.flags == f"budget;null_disjoint: {LATER}"
+
+
+def test_a_twin_that_there_is_not_is_told_once(run: Bench, results: Path) -> None:
+    run("-a", "first-layer", "--controls", "quick")
+    absent = "absent_null_untrained: there is none;absent_null_disjoint: there is none"
+    assert not lacks_twins(row(results).model_copy(update={"flags": absent}))
+    assert lacks_twins(row(results).model_copy(update={"flags": absent.partition(";")[0]}))
+    assert not lacks_twins(row(results).model_copy(update={"metric_suite": "0"}))
+
+
+def test_tables_take_a_changed_row_once_and_no_run_that_is_not_stored(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bench.experiments.tables.WRITING_SHARE", math.inf)  # every change is written at once
+    store, reporter = Store(results), TerminalReporter(Console(quiet=True))
+    write_runs(results, [record()])
+    with reporter, SweepTables(store, reporter) as tables:
+        tables.follow(record(run_id="lost"))
+        tables.change(record(null_disjoint=1))
+        tables.follow(record(run_id="lost"))
+        assert row(results).null_disjoint == 1
+        write_runs(results, [record(null_disjoint=1, null_untrained=4)])  # as another process does
+        tables.follow(record(run_id="lost"))
+    assert row(results).null_untrained == 4
 
 
 def record(**changes: Any) -> RunRecord:
@@ -125,6 +180,8 @@ def test_of_each_count_the_strictest_null_stays() -> None:
 
 def test_what_could_not_be_had_changes_no_count() -> None:
     assert _stricter(record(), {}) == {}
+    bare = record(null_n_good=None, null_control="", null_images="")
+    assert _stricter(bare, added([0, 0, 0, 0, 0, 0]))["null_control"] == "null_disjoint"
 
 
 def test_a_row_whose_process_died_stays_as_it_was(results: Path) -> None:

@@ -57,6 +57,44 @@ def test_the_momentum_of_sgd_is_undone_exactly(decay: float) -> None:
     torch.testing.assert_close(found["w"], taken[10:].sum(0))
 
 
+def test_it_takes_the_mean_rate_of_both_states() -> None:
+    """Of a rate that falls in equal steps and gradients that stay, their mean is the rate that counts."""
+    rates = torch.linspace(1, 0.5, 40, dtype=torch.float64) * RATE
+    parameter, momentum = torch.zeros(SHAPE, dtype=torch.float64), torch.full(SHAPE, 10.0, dtype=torch.float64)
+    states = []
+    for step, rate in enumerate(rates.tolist(), start=1):
+        parameter = parameter - rate * momentum  # at the size that gradients of one leave the momentum at
+        if step in (20, 40):
+            states.append(Checkpoint({"w": parameter}, {"w": momentum}, {}, step, rate, 0.0, (SHARE, 0.0), 0.0))
+    found = summed_gradients(*states)["w"]
+    torch.testing.assert_close(found, torch.full(SHAPE, 20.0, dtype=torch.float64), rtol=0.02, atol=0.0)
+
+
+def test_decoupled_decay_is_taken_off_at_the_mean_of_both_weights() -> None:
+    """Loshchilov and Hutter 2019, with gradients that sum to zero: nothing but decay moves the weights."""
+    parameter = torch.linspace(1, 2, 24, dtype=torch.float64).view(SHAPE)
+    zero, still = torch.zeros(SHAPE, dtype=torch.float64), torch.ones(SHAPE, dtype=torch.float64)
+    decayed = parameter * (1 - RATE * 5.0) ** 40
+    before, after = (
+        Checkpoint({"w": at}, {"w": zero}, {"w": still}, steps, RATE, 5.0, (0.9, 0.999), 1e-8)
+        for at, steps in ((parameter, 1000), (decayed, 1040))
+    )
+    found, alone = summed_gradients(before, after)["w"], replace(after, decay=0.0)
+    assert float(found.norm() / summed_gradients(before, alone)["w"].norm()) < 0.01
+
+
+def test_adam_takes_the_mean_scale_of_both_states_with_their_bias_corrected() -> None:
+    """Kingma and Ba 2015, Algorithm 1, from the first steps on: 1 - beta^t is far from 1 there."""
+    size = torch.full(SHAPE, 3.0, dtype=torch.float64)
+    zero = torch.zeros(SHAPE, dtype=torch.float64)
+    first, second = ({"w": (1 - beta**4) * size**power} for beta, power in ((0.9, 1), (0.999, 2)))
+    after = Checkpoint({"w": zero}, first, second, 4, RATE, 0.0, (0.9, 0.999), 1e-8)
+    torch.testing.assert_close(after.scale("w"), (size + 1e-8) * (1 - 0.9**4))
+    before = replace(after, steps=2, weights={"w": zero + 1.0}, second={"w": 9 * second["w"]})
+    expected = 0.1 / RATE * (before.scale("w") + after.scale("w")) / 2
+    torch.testing.assert_close(summed_gradients(before, after)["w"], expected)
+
+
 def test_of_gradients_of_one_size_adams_scaling_is_undone_exactly() -> None:
     """Kingma and Ba 2015, Algorithm 1: v_t / (1 - beta_2^t) is the square of that size at every step."""
     sizes = torch.linspace(0.1, 3, 24, dtype=torch.float64).view(SHAPE)

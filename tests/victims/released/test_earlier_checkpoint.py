@@ -269,6 +269,7 @@ def test_a_checkpoint_that_is_not_earlier_is_refused(tmp_path: Path) -> None:
         ("optimizer", lambda held: held["state"].pop(2), "is of other parameters than"),
         ("optimizer", lambda held: held["state"][0].pop("exp_avg_sq"), "does not tell 'exp_avg_sq' of 1.weight, as"),
         ("optimizer", lambda held: held["param_groups"][1].pop("eps"), "does not tell 'eps' of 1.bias, as"),
+        ("optimizer", lambda held: held["param_groups"][0].pop("amsgrad"), "'amsgrad' of"),  # as NAdam's and RAdam's
         ("optimizer", lambda held: held["param_groups"][0].update(betas=(0.5, 0.9)), "has other betas than"),
         ("optimizer", lambda held: held["state"][0].update(step=torch.tensor(99.0)), "of no earlier step than"),
     ],
