@@ -189,14 +189,14 @@ def _earlier(name: str, earlier: object, state: Path | None) -> tuple[Path | Non
     """
     if earlier is None:
         return None, None
-    pair = isinstance(earlier, (tuple, list)) and len(earlier) == 2
-    if not pair or not all(isinstance(one, (str, Path)) for one in earlier):
+    files = [one for one in earlier if isinstance(one, (str, Path))] if isinstance(earlier, (tuple, list)) else []
+    if not isinstance(earlier, (tuple, list)) or len(earlier) != 2 or len(files) != 2:
         hint = "expected a pair of files, of the weights and of the optimiser's state, or the one that holds both twice"
         raise UserError(f"victim {name}: earlier = {earlier!r}; {hint}")
     if state is None:
         raise UserError(f"victim {name}: `earlier` needs `optimiser`, the state at the end of the same training")
-    weights_before, state_before = earlier
-    return _absolute(weights_before), _absolute(state_before)
+    weights_before, state_before = map(_absolute, files)
+    return weights_before, state_before
 
 
 def _require_told(

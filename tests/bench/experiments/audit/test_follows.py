@@ -26,11 +26,19 @@ ASKED = verb.Asked(Path("mine.py"), Budget(seconds=60))
 
 
 def model(
-    initial: str | None = None, state: str | None = "optimizer.pt", n: int = N, hidden: tuple[int, ...] = (50,)
+    initial: str | None = None,
+    state: str | None = "optimizer.pt",
+    earlier: str | None = "earlier.pt",
+    n: int = N,
+    hidden: tuple[int, ...] = (50,),
 ) -> VictimSpec:
     """A model of somebody's own, of which `n` of 40 images are given."""
     known: dict[str, Any] = {"weights_sha256": "", "network_sha256": "", "mean": (0.0,), "std": (1.0,), "n_trained": N}
-    known |= {"initial": initial and Path(initial), "state": state and Path(state)}
+    known |= {
+        "initial": initial and Path(initial),
+        "state": state and Path(state),
+        "earlier": earlier and Path(earlier),
+    }
     training = Released(weights=Path("w.safetensors"), **known)
     architecture = MLPSpec(hidden=hidden, outputs=10, biases="every", first_layer_scale=None)
     dataset = "mine.npz" if n else ""
@@ -115,8 +123,19 @@ def test_a_run_of_them_goes_where_the_audit_went() -> None:
                 }
             },
         ),
+        (
+            model(initial="start.safetensors", earlier=None),
+            {"an earlier checkpoint (`earlier` in its file)": {"cocktail-party:checkpoints"}},
+        ),
     ],
-    ids=["no start", "all given", "no images", "some images of a linear model", "no optimiser's state"],
+    ids=[
+        "no start",
+        "all given",
+        "no images",
+        "some images of a linear model",
+        "no optimiser's state",
+        "no checkpoint",
+    ],
 )
 def test_more_knowledge_opens_the_attacks_that_declare_its_need(
     victim: VictimSpec, opened: dict[str, set[str]]
