@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,11 @@ def full_after(writes: int) -> Callable[[Store], Any]:
     """Write tables as often as the disk allows."""
     left, write = [None] * writes, tables.refresh_tables
 
-    def refresh(store: Store) -> Any:
+    def refresh(store: Store, changed: Sequence[RunRecord]) -> Any:
         if not left:
             raise UserError("the tables cannot be written (No space left on device)")
         left.pop()
-        return write(store)
+        return write(store, changed)
 
     return refresh
 
