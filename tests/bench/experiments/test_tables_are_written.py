@@ -31,7 +31,7 @@ def full_after(writes: int) -> Callable[[Store], Any]:
     """Write tables as often as the disk allows."""
     left, write = [None] * writes, tables.refresh_tables
 
-    def refresh(store: Store, changed: Sequence[RunRecord]) -> Any:
+    def refresh(store: Store, changed: Sequence[RunRecord] = ()) -> Any:
         if not left:
             raise UserError("the tables cannot be written (No space left on device)")
         left.pop()
