@@ -1,4 +1,4 @@
-"""The start of a training that was not told: its seed is guessed, it is estimated, or the optimiser's state serves."""
+"""The start of a training that was not told: its seed is guessed, it is estimated, or the optimiser's states serve."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NO_CHECKPOINTS = "no two checkpoints of its training were released, or a defence
 
 
 def untold(victim: VictimSpec, start: str, otherwise: str) -> str | None:
-    """Return why an attack declines a victim that does not tell its start, or its optimiser's state.
+    """Return why an attack declines a victim that does not tell its start, or what stands in for it.
 
     Args:
         victim: the victim.

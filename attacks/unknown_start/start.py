@@ -91,8 +91,12 @@ def _stepped_back(view: VictimView, start: str) -> tuple[dict[str, Tensor] | Non
 
 
 def final_weights(view: VictimView, start: str) -> dict[str, Tensor]:
-    """Return the weights to which the start leads: the released ones, or those of the last checkpoint."""
-    return view.weights if start != "checkpoints" else view.checkpoints[-1].weights
+    """Return the weights by parameter name to which the start leads: the released ones, or the last checkpoint's.
+
+    Without a checkpoint they are the released ones, and `initial_weights` says what is missing.
+    """
+    states = view.checkpoints if start == "checkpoints" else ()
+    return states[-1].weights if states else view.weights
 
 
 def estimated_start(

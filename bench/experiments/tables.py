@@ -52,14 +52,14 @@ class SweepTables:
         """Copy a run; write the tables too, unless that would take more than a tenth of the time."""
         if self._mirror is not None:
             self._mirror.follow(record.run_id)
-        self._written()
+        self._write_if_due()
 
     def change(self, row: RunRecord) -> None:
         """Have a row of runs.csv, whose run folder is elsewhere, as it is now; the tables are written as for a run."""
         self._changed.append(row)
-        self._written()
+        self._write_if_due()
 
-    def _written(self) -> None:
+    def _write_if_due(self) -> None:
         self.behind = True
         if time.monotonic() >= self._next:
             self._write()

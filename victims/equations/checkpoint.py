@@ -77,9 +77,9 @@ class Checkpoint:
 
 
 def summed_gradients(before: Checkpoint, after: Checkpoint) -> dict[str, Tensor]:
-    """Return sum_t g_t of the steps between two states by parameter name, float64, up to a factor that all share.
+    """Return sum_t g_t of the steps between two states, up to a factor that all parameters share.
 
-    The weight decay is in g_t where it is not decoupled.
+    It is by parameter name, of the parameter's shape, float64. The weight decay is in g_t where it is not decoupled.
 
     Raises:
         ValueError: no step lies between them, or they are of different trainings.

@@ -101,8 +101,9 @@ def test_behind_a_convolution_features_come_out_of_them() -> None:
 def test_without_two_states_or_a_gradient_between_them_it_says_so() -> None:
     victim = victim_of(released())
     attack = CocktailParty(CocktailParty.Params(start="checkpoints"))
-    with pytest.raises(ValueError, match="no two checkpoints"):
-        attacked(attack, replace(victim, checkpoints=victim.checkpoints[:1]))
+    for few in (victim.checkpoints[:1], ()):
+        with pytest.raises(ValueError, match="no two checkpoints"):
+            attacked(attack, replace(victim, checkpoints=few))
     before, after = victim.checkpoints
     zeros = {name: torch.zeros_like(value) for name, value in after.first.items()}
     still = replace(before, weights=after.weights, first=zeros), replace(after, first=zeros, decay=0.0)
