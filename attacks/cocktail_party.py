@@ -18,12 +18,18 @@ from attacks.base import (
     no_reconstruction,
 )
 from attacks.independent_components.params import CocktailPartyParams
+from attacks.knowledge import Architecture
 from attacks.known_start.no_image import FIRST_STAYED, STILL, declined, doubted, took_no_crops, took_no_update
 from attacks.unknown_start import NO_MOMENTUM, NO_UPDATE, THREATS, knowledge_of
 from victims.networks import DENSE_FIRST
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from attacks.independent_components.crops import Unmoved
+    from attacks.independent_components.rounds import Separated
     from attacks.independent_components.span import UpdateSpan
+    from attacks.unknown_start.stretches import Stretch
     from victims.exposure.card import Exposure
     from victims.spec import VictimSpec
 
@@ -47,6 +53,8 @@ class CocktailParty(Attack[CocktailPartyParams]):
         "forgotten": {"start": "forgotten", "pixel_size": 0.25, "signs": "both"},
         "momentum": {"start": "momentum"},
         "momentum-crops": {"start": "momentum", "crops": 4, "flips": True},
+        "snapshots": {"start": "snapshots"},
+        "snapshots-crops": {"start": "snapshots", "crops": 4, "flips": True},
         "checkpoints": {"start": "checkpoints"},
         "checkpoints-crops": {"start": "checkpoints", "crops": 4, "flips": True},
         "momentum-lora": {"start": "momentum", "lora": True, "signs": "both"},
@@ -61,6 +69,8 @@ class CocktailParty(Attack[CocktailPartyParams]):
         "momentum",
         "momentum-crops",
         "momentum-lora",
+        "snapshots",
+        "snapshots-crops",
         "checkpoints",
         "checkpoints-crops",
         "crops",
@@ -81,7 +91,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
     def supports(self, victim: VictimSpec) -> str | None:
         """Return why not: it needs a first layer that sees the whole input, and a start that was kept or forgotten.
 
-        The optimiser's state, or two states of the training, may be in the place of the start.
+        An earlier release, the optimiser's state, or states of the training may be in the place of the start.
 
         Crops are undone where there were some, and low-rank updates taken apart.
         """
@@ -97,7 +107,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
         """
         start = self.params.start
         match start:
-            case "momentum" | "checkpoints":
+            case "momentum" | "snapshots" | "checkpoints":
                 return None
             case "forgotten":
                 return exposure.start_remains
@@ -112,7 +122,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
         A candidate is the surer the sparser its responses are, after rounds the more of its errors is explained. With
         both signs the negatives of all candidates follow, each less sure than any of them; with `flips` the mirror
         images of all these, each less sure by one. Where the span holds all moves of images, there are as many
-        directions as images.
+        directions as images. Of several stretches between states of a training the candidates follow one another.
 
         Raises:
             DivergedError: the images are not finite.
@@ -120,10 +130,9 @@ class CocktailParty(Attack[CocktailPartyParams]):
         """
         import torch
 
-        from attacks.crops.undone import mirrored, uncropped
         from attacks.independent_components.crops import Unmoved
         from attacks.independent_components.pictures import Images
-        from attacks.independent_components.rounds import SourceSeparation
+        from attacks.independent_components.rounds import SourceSeparation, each_in_turn
         from attacks.optimisation.parts import Parts
         from attacks.source_separation.density import SPARSE, ScaleMixture
         from attacks.source_separation.responses import SIZE
@@ -131,68 +140,104 @@ class CocktailParty(Attack[CocktailPartyParams]):
         params, shape = self.params, view.architecture.input_shape
         if min(shape[1:]) < SIZE:
             return no_reconstruction(shape, "its records are no images")
-        of_update = params.start == "momentum" and params.lora
-        span, guessed = self._of_update(view, ctx) if of_update else self._span(view, ctx)
-        if span is None:
-            return no_reconstruction(shape, *guessed)
-        whole = Unmoved.held_by(span, shape, params.crops)
-        span, parts = whole.span if whole else span, Parts(ctx, params.schedule.total)
-        density = SPARSE if params.density == "sparse" else ScaleMixture(shape[0])
-        found = SourceSeparation(span, Images(shape, density), params.pixel_size, params.schedule, parts).run()
-        if not found.images.isfinite().all():
-            raise DivergedError("the images are not finite")
-        late = () if found.settled else (f"not settled after {parts.done} iterations",)
-        images, sure = whole.signed(found.images) if whole else found.images, found.sure
-        if params.signs == "both":
-            images = torch.cat([images, -images])
-            sure = torch.cat([sure, sure - 1])  # a confidence lies between 0 and 1: less 1, it is behind all of them
-        candidates = uncropped(images.unflatten(1, shape), 0 if whole else params.crops)
-        if params.flips:
-            candidates, sure = mirrored(candidates, sure)
+        spans, flags = self._spans(view, ctx)
+        if not spans:
+            return no_reconstruction(shape, *flags)
+        wholes = [Unmoved.held_by(span, shape, params.crops) for span in spans]
+        spans = [whole.span if whole else span for whole, span in zip(wholes, spans, strict=True)]
+        parts = Parts(ctx, params.schedule.total * len(spans))
+        pictures = Images(shape, SPARSE if params.density == "sparse" else ScaleMixture(shape[0]))
+        found = each_in_turn(
+            [SourceSeparation(span, pictures, params.pixel_size, params.schedule, parts) for span in spans], parts
+        )
+        returned = [self._returned(one, whole, shape) for one, whole in zip(found, wholes, strict=True)]
+        late = () if all(one.settled for one in found) else (f"not settled after {parts.done} iterations",)
+        each = zip(spans, found, strict=True)
+        said = (flag for span, one in each for flag in (span.flag, *one.flags(params.schedule)))
         return Reconstruction(
-            candidates=candidates,
-            confidence=sure,
-            loss=1 - float(found.sure.mean()),
+            candidates=torch.cat([candidates for candidates, _ in returned]),
+            confidence=torch.cat([sure for _, sure in returned]),
+            loss=1 - float(torch.cat([one.sure for one in found]).mean()),
             grad_evals=parts.done,
-            flags=(*guessed, span.flag, *found.flags(params.schedule), *late),
+            flags=tuple(dict.fromkeys((*flags, *said, *late))),
         )
 
-    def _of_update(self, view: VictimView, ctx: AttackContext) -> tuple[UpdateSpan | None, tuple[str, ...]]:
-        """Return what the momentum for a low-rank update of layer 1 holds of the images, None and a flag if nothing."""
+    def _returned(self, found: Separated, whole: Unmoved | None, shape: tuple[int, int, int]) -> tuple[Tensor, Tensor]:
+        """Return candidates (m, C, H, W) and how sure they are (m,), of what one span was separated into.
+
+        Args:
+            found: the end of the separation.
+            whole: the images of which the span holds all moves, if that is what was separated.
+            shape: (C, H, W) of an image.
+
+        Raises:
+            DivergedError: the images are not finite.
+        """
+        import torch
+
+        from attacks.crops.undone import mirrored, uncropped
+
+        if not found.images.isfinite().all():
+            raise DivergedError("the images are not finite")
+        images, sure = whole.signed(found.images) if whole else found.images, found.sure
+        if self.params.signs == "both":
+            images = torch.cat([images, -images])
+            sure = torch.cat([sure, sure - 1])  # a confidence lies between 0 and 1: less 1, it is behind all of them
+        candidates = uncropped(images.unflatten(1, shape), 0 if whole else self.params.crops)
+        return mirrored(candidates, sure) if self.params.flips else (candidates, sure)
+
+    def _spans(self, view: VictimView, ctx: AttackContext) -> tuple[list[UpdateSpan], tuple[str, ...]]:
+        """Return what layer 1 holds of the images, stretch by stretch where it shows anything of them, and flags."""
+        import torch
+
+        from attacks.independent_components.span import UpdateSpan
+        from attacks.independent_components.tail import layers, tails_between
+        from attacks.unknown_start.stretches import stretches
+
+        params, architecture = self.params, view.architecture
+        n = view.n if params.images == "told" else None
+        if params.start == "momentum" and params.lora:
+            return self._of_update(view, ctx, n)
+        if params.start == "forgotten":
+            state = {name: value.to(ctx.device, torch.float32) for name, value in view.weights.items()}
+            end = layers(architecture, state)
+            span = UpdateSpan.held_by(end, n, *tails_between(architecture, state, state, 1.0))
+            return ([span], ()) if span else ([], ("W1 shows no end of the images' span: is its start forgotten?",))
+        found = [self._between(one, architecture, n, ctx) for one in stretches(view, ctx, params.start, params.seeds)]
+        flags = tuple(dict.fromkeys(flag for _, flags in found for flag in flags))
+        return [span for span, _ in found if span is not None], flags
+
+    def _of_update(
+        self, view: VictimView, ctx: AttackContext, n: int | None
+    ) -> tuple[list[UpdateSpan], tuple[str, ...]]:
+        """Return what the momentum for a low-rank update of layer 1 holds of the images, a flag alone if nothing."""
         from attacks.independent_components.span import UpdateSpan
         from attacks.unknown_start.momentum import NO_MEAN, mean_of_update
 
         if view.momentum is None:
             raise ValueError(NO_MOMENTUM)
         mean = mean_of_update(view.momentum)
-        if mean is None:
-            return None, (NO_MEAN,)
-        n = view.n if self.params.images == "told" else None
-        return UpdateSpan.of_update(mean.to(ctx.device), n), ()
+        return ([], (NO_MEAN,)) if mean is None else ([UpdateSpan.of_update(mean.to(ctx.device), n)], ())
 
-    def _span(self, view: VictimView, ctx: AttackContext) -> tuple[UpdateSpan | None, tuple[str, ...]]:
-        """Return what layer 1 holds of the images, None where it shows nothing of them, and flags on its start."""
+    def _between(
+        self, stretch: Stretch, architecture: Architecture, n: int | None, ctx: AttackContext
+    ) -> tuple[UpdateSpan | None, tuple[str, ...]]:
+        """Return what layer 1 holds of the images of a stretch, None where it shows nothing of them, and flags."""
         import torch
 
         from attacks.independent_components.span import UpdateSpan
         from attacks.independent_components.tail import layers, tails_between
         from attacks.known_start.equation import interpolated
         from attacks.unknown_start.adapter import without_adapter_start
-        from attacks.unknown_start.start import final_weights, initial_weights
 
-        params, architecture = self.params, view.architecture
-        n = view.n if params.images == "told" else None
-        weights = final_weights(view, params.start)
-        state = {name: value.to(ctx.device, torch.float32) for name, value in weights.items()}
-        end = layers(architecture, state)
-        if params.start == "forgotten":
-            span = UpdateSpan.held_by(end, n, *tails_between(architecture, state, state, 1.0))
-            return span, () if span else ("W1 shows no end of the images' span: is its start forgotten?",)
-        initial, guessed = initial_weights(view, ctx, params.start, params.seeds)
-        if initial is None:
+        params, guessed = self.params, stretch.flags
+        if stretch.begun is None:
             return None, guessed
-        begun = {name: value.to(ctx.device, torch.float32) for name, value in initial.items()}
-        start = layers(architecture, begun)
+        begun, state = (
+            {name: value.to(ctx.device, torch.float32) for name, value in weights.items()}
+            for weights in (stretch.begun, stretch.ended)
+        )
+        start, end = layers(architecture, begun), layers(architecture, state)
         if torch.equal(start.weights[0], end.weights[0]):
             still = all(torch.equal(value, state[name]) for name, value in begun.items())
             return None, (*guessed, STILL if still else FIRST_STAYED)

@@ -53,6 +53,8 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         "seed": {"start": "guess", "missed": 3e-4},
         "momentum": {"start": "momentum"},
         "momentum-crops": {"start": "momentum", "crops": 4, "flips": True},
+        "snapshots": {"start": "snapshots"},
+        "snapshots-crops": {"start": "snapshots", "crops": 4, "flips": True},
         "checkpoints": {"start": "checkpoints"},
         "checkpoints-crops": {"start": "checkpoints", "crops": 4, "flips": True},
         "forgotten": {
@@ -71,6 +73,8 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         "forgotten",
         "momentum",
         "momentum-crops",
+        "snapshots",
+        "snapshots-crops",
         "checkpoints",
         "checkpoints-crops",
         "crops",
@@ -128,8 +132,9 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         from attacks.crops.undone import mirrored, uncropped
         from attacks.independent_components.images import JOINT_STEPS, NEAREST_STEPS, ImageSearch
         from attacks.independent_components.likelihood import JointLikelihood
-        from attacks.independent_components.maps import CUT, separated, typical_features
+        from attacks.independent_components.maps import separated, typical_features
         from attacks.independent_components.pictures import FeatureMaps
+        from attacks.independent_components.rounds import CUT
         from attacks.optimisation.parts import Parts
         from attacks.source_separation.responses import SIZE
 
@@ -172,19 +177,23 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         from attacks.independent_components.maps import Held, layers_behind
         from attacks.known_start.front import convolutions, moved_convolutions
         from attacks.unknown_start.adapter import without_adapter_start
-        from attacks.unknown_start.start import final_weights, initial_weights
+        from attacks.unknown_start.stretches import stretches
         from victims.ordinary.difference import first_moved
 
         params, architecture = self.params, view.architecture
         n = view.n if params.images == "told" else None
-        end = {name: value.to(ctx.device) for name, value in final_weights(view, params.start).items()}
         if params.start == "forgotten":
-            at_rest = Held.at_rest(architecture, end, n)
+            at_rest = Held.at_rest(architecture, {k: value.to(ctx.device) for k, value in view.weights.items()}, n)
             return at_rest, () if at_rest else (NO_END,)
-        initial, guessed = initial_weights(view, ctx, params.start, params.seeds)
-        if initial is None:
+        *_, stretch = stretches(view, ctx, params.start, params.seeds)
+        guessed = stretch.flags
+        if stretch.begun is None:
             return None, guessed
-        start, before = {name: value.to(ctx.device) for name, value in initial.items()}, convolutions(end)
+        start, end = (
+            {name: value.to(ctx.device) for name, value in weights.items()}
+            for weights in (stretch.begun, stretch.ended)
+        )
+        before = convolutions(end)
         moved = first_moved(start, end, before)
         if moved is None and params.start == "guess":
             return None, (*guessed, STILL)

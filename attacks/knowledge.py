@@ -36,6 +36,7 @@ class Knowledge(StrEnum):
     INITIAL_WEIGHTS = "initial weights"
     EARLIER_WEIGHTS = "earlier weights"
     MOMENTUM = "optimiser's momentum"
+    SNAPSHOTS = "weights on the way"
     CHECKPOINTS = "training checkpoints"
     GRADIENT_TRACE = "gradient trace"
     PRIOR = "prior"
@@ -49,6 +50,7 @@ class Threat(StrEnum):
     WEIGHTS = "the weights alone"
     SEED = "the weights and a guessable seed"
     MOMENTUM = "the weights and the optimiser's state"
+    SNAPSHOTS = "two releases of the weights"
     CHECKPOINTS = "two checkpoints, each with the optimiser's state"
     START = "the weights and the start of the training"
     RELEASES = "the weights before and after a deletion"
@@ -67,6 +69,7 @@ OPENS = {
     Knowledge.INITIAL_WEIGHTS: Threat.START,
     Knowledge.EARLIER_WEIGHTS: Threat.RELEASES,
     Knowledge.CHECKPOINTS: Threat.CHECKPOINTS,
+    Knowledge.SNAPSHOTS: Threat.SNAPSHOTS,
     Knowledge.MOMENTUM: Threat.MOMENTUM,
     Knowledge.WEIGHTS: Threat.WEIGHTS,
     Knowledge.LOGITS: Threat.QUERIES,
@@ -214,6 +217,15 @@ class VictimView:
         """
         mean: dict[str, Tensor] | None = self._read(Knowledge.MOMENTUM)
         return None if mean is None else {name: value.clone() for name, value in mean.items()}
+
+    @property
+    def snapshots(self) -> tuple[dict[str, Tensor], ...]:
+        """The weights at earlier points of the training, in their order, those of checkpoints too; empty if not told.
+
+        Averages and other changes that a release makes need not be in them: they may be a checkpoint's.
+        """
+        earlier: tuple[dict[str, Tensor], ...] = self._read(Knowledge.SNAPSHOTS)
+        return tuple({name: value.clone() for name, value in weights.items()} for weights in earlier)
 
     @property
     def checkpoints(self) -> tuple[Checkpoint, ...]:

@@ -83,6 +83,7 @@ STANDING_IN = {
     "momentum": (STATE, OF_STATE),
     "an update": (UPDATE, OF_STATE | {"lora": True, "signs": "both"}),
     "checkpoints": (TWO_STATES, OF_STATE | {"start": "checkpoints"}),
+    "snapshots": (TWO_STATES, OF_STATE | {"start": "snapshots"}),
 }
 """Victims that release what stands in for a start, and the parameters of the separation that takes it."""
 BATCH_NORM = ORDINARY.model_copy(

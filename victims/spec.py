@@ -204,9 +204,16 @@ class VictimSpec(Retrainable):
     @property
     def tells_checkpoints(self) -> bool:
         """Whether an attacker can be told two states of the training; what is defended on release keeps them back."""
-        given = isinstance(self.training, Released) and self.training.earlier is not None
+        given = isinstance(self.training, Released) and self.training.earlier_state is not None
         released = isinstance(self.training, Ordinary) and len(self.training.checkpoints) > 1
         return (given or released) and not any(defence.on_release for defence in self.defences)
+
+    @property
+    def tells_snapshots(self) -> bool:
+        """Whether an attacker can be told earlier weights: those of checkpoints are, where these are told."""
+        given = isinstance(self.training, Released) and self.training.earlier is not None
+        released = isinstance(self.training, Ordinary) and bool(self.training.snapshots)
+        return given or released or self.tells_checkpoints
 
     @property
     def crops(self) -> int:

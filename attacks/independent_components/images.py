@@ -23,8 +23,8 @@ from torch import Tensor
 
 from attacks.independent_components.errors import SHARPNESS
 from attacks.independent_components.likelihood import SOFTEST, JointLikelihood
-from attacks.independent_components.maps import CUT
 from attacks.independent_components.params import CocktailPartyFeaturesParams as Params
+from attacks.independent_components.rounds import CUT
 from attacks.known_start.front import FeatureExtractor
 from attacks.optimisation.one_cycle import REPORT_STEPS, OneCycle
 from attacks.optimisation.parts import Parts

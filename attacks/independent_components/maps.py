@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from attacks.independent_components.errors import Explaining
 from attacks.independent_components.params import CocktailPartyFeaturesParams as Params
 from attacks.independent_components.pictures import FeatureMaps
-from attacks.independent_components.rounds import Separated, SourceSeparation
+from attacks.independent_components.rounds import CUT, Separated, SourceSeparation
 from attacks.independent_components.span import UpdateSpan
 from attacks.independent_components.tail import Tailed
 from attacks.knowledge import Architecture
@@ -36,8 +36,6 @@ State = Mapping[str, Tensor]
 """Parameters and statistics of a network, by name."""
 FEATURES = "features."
 """Prefix of the names of a checkpoint's tensors that belong to the components, once they are found."""
-CUT = "cut"
-"""Name of the tensor there that tells whether the budget cut the separation short, which a row says."""
 SEPARATION = 0.7
 """Share of a budget that the separation may spend; without a search after it no image comes out."""
 FULL = 0.9

@@ -42,8 +42,9 @@ class CocktailPartyParams(AttackParams):
         start: "known" is told the initial weights; "guess" looks for the seed, below `seeds`, under which torch's
             default layers resemble the released weights too much for chance; "forgotten" takes W1 itself for what
             training has added, as after weight decay for long or from a tiny start; "momentum" takes what the
-            optimiser's running mean of the gradients adds (`attacks.unknown_start.momentum`); "checkpoints" what the
-            sum of the gradients between the last two checkpoints adds (`victims.equations.checkpoint`).
+            optimiser's running mean of the gradients adds (`attacks.unknown_start.momentum`); "snapshots" what each two
+            releases that follow one another differ by; "checkpoints" what the sum of the gradients between each two
+            checkpoints adds (`victims.equations.checkpoint`).
         seeds: how many seeds are tried, from 0 on, where the start is guessed.
         images: where n comes from: "shown" reads it off the weights, and takes the directions above noise where
             they do not show it; "told" is told.
@@ -71,7 +72,7 @@ class CocktailPartyParams(AttackParams):
         lr: the highest learning rate there, of the entries of the mixture.
     """
 
-    start: Literal["known", "guess", "forgotten", "momentum", "checkpoints"] = "known"
+    start: Literal["known", "guess", "forgotten", "momentum", "snapshots", "checkpoints"] = "known"
     seeds: PositiveInt = 100_000
     images: Literal["shown", "told"] = "shown"
     pixel_size: PositiveFloat = 1.0
@@ -107,8 +108,8 @@ class CocktailPartyFeaturesParams(AttackParams):
     Attributes:
         start: "known" is told the initial weights; "guess" looks for the seed, below `seeds`, under which torch's
             default layers resemble the first convolution too much for chance; "forgotten" takes the layer itself for
-            what training has added, as after weight decay for long or from a tiny start; "momentum" and "checkpoints"
-            as for `cocktail-party`.
+            what training has added, as after weight decay for long or from a tiny start; "momentum", "snapshots" and
+            "checkpoints" as for `cocktail-party`.
         seeds: how many seeds are tried, from 0 on, where the start is guessed.
         images: how many directions are searched: "shown" reads it off the weights by `missed`; "told" is told n, and
             searches as many.
@@ -134,9 +135,9 @@ class CocktailPartyFeaturesParams(AttackParams):
         lora: as for `cocktail-party`, of a low-rank update beside the layer right behind the convolutions.
     """
 
-    start: Annotated[Literal["known", "guess", "forgotten", "momentum", "checkpoints"], omitted_if_default("known")] = (
-        "known"
-    )
+    start: Annotated[
+        Literal["known", "guess", "forgotten", "momentum", "snapshots", "checkpoints"], omitted_if_default("known")
+    ] = "known"
     seeds: Annotated[PositiveInt, omitted_if_default(100_000)] = 100_000
     images: Annotated[Literal["shown", "told"], omitted_if_default("shown")] = "shown"
     missed: Annotated[float, Field(gt=0, lt=1)] = 3e-5

@@ -9,7 +9,9 @@ span has fewer directions, and filters tell these apart.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from skimage.filters import threshold_otsu
@@ -30,6 +32,8 @@ FEWEST = 2
 """Fewer rows are no mixture."""
 PATIENCE = 2
 """So many rounds in a row that are no likelier than one before are the last: a single one may be chance."""
+CUT = "cut"
+"""Name of the tensor that says whether the budget of a separation was spent."""
 BEST = "best."
 """Prefix of the names of a checkpoint's tensors that belong to the likeliest round."""
 
@@ -154,6 +158,31 @@ class SourceSeparation:
         sure = likelihood.explained(images)
         least = min(now.least, max(likelihood.chance, between(sure)))
         return Separated(images, sure, sure > least, now.settled, least, cost)
+
+
+def each_in_turn(separations: Sequence[SourceSeparation], parts: Parts) -> list[Separated]:
+    """Return what separations of several spans end with, one after another.
+
+    Each has an equal share of the budget, and what those before it left of theirs.
+
+    Args:
+        separations: one or more, with these parts.
+        parts: of the run, of which they are all there is.
+    """
+    found, cut = list[Separated](), False
+    for index, one in enumerate(separations):
+        parts.share = (index + 1) / len(separations)
+        ended = parts.once(str(index), partial(_ended, one, parts))
+        found.append(Separated.of(ended, one.span.basis))
+        cut, parts.stopped = cut or bool(ended[CUT]), False
+    parts.stopped = cut
+    parts.ctx.stopped |= cut
+    return found
+
+
+def _ended(one: SourceSeparation, parts: Parts) -> dict[str, Tensor]:
+    """Return what a separation ends with as tensors by name, with whether its budget was spent."""
+    return one.run().packed() | {CUT: torch.tensor(parts.stopped)}
 
 
 def between(shares: Tensor) -> float:

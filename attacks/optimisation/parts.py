@@ -11,8 +11,8 @@ from torch import Tensor
 from attacks.base import AttackContext
 from victims.files import below, under
 
-HELD, PART = "held.", "part."
-"""Prefixes of the names of a checkpoint's tensors: those that a part began with, and its own."""
+HELD, PART, ENDED = "held.", "part.", "ended."
+"""Prefixes of the names of a checkpoint's tensors: those that a part began with, its own, and what `once` has had."""
 
 
 class Parts:
@@ -26,6 +26,7 @@ class Parts:
         ctx: as given.
         held: the tensors that the part in progress began with, by name; empty before the first.
         state: the part's own state in the last checkpoint; empty to begin.
+        ended: the tensors that `once` has had.
         done: steps of the parts before it.
         share: of the budget that the parts until now may spend, in (0, 1]; the rest is for those that follow.
         stopped: whether that is spent.
@@ -34,7 +35,7 @@ class Parts:
     def __init__(self, ctx: AttackContext, total: int) -> None:
         self.ctx, self.total = ctx, total
         state = ctx.resume()
-        self.held, self.state = below(HELD, state), below(PART, state)
+        self.held, self.state, self.ended = below(HELD, state), below(PART, state), below(ENDED, state)
         self.done, self.stopped, self.share = int(state.get("done", 0)), False, 1.0
         if state:
             ctx.generator.set_state(state["generator"])
@@ -42,6 +43,19 @@ class Parts:
     def begin(self, held: dict[str, Tensor]) -> None:
         """Begin a part with these tensors by name; the state that a checkpoint has of the part itself is kept."""
         self.held = held
+
+    def once(self, name: str, found: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
+        """Return tensors by name that some parts end with; a run that was interrupted later has them still.
+
+        Args:
+            name: theirs.
+            found: returns them; not called where a checkpoint has them.
+        """
+        known = dict(below(f"{name}.", self.ended))
+        if not known:
+            known = found()
+            self.ended, self.held = {**self.ended, **under(f"{name}.", known)}, {}
+        return known
 
     def expired(self, step: int) -> bool:
         """Say whether the budget, or the share of it, is spent after so many steps of this part."""
@@ -67,6 +81,7 @@ class Parts:
                 {"done": torch.tensor(self.done), "generator": self.ctx.generator.get_state()}
                 | under(HELD, self.held)
                 | under(PART, state())
+                | under(ENDED, self.ended)
             )
         )
 

@@ -1,4 +1,4 @@
-"""The start of a training that was not told: its seed is guessed, it is estimated, or the optimiser's states serve."""
+"""The start of a training that was not told: its seed is guessed, it is estimated, or later states serve."""
 
 from __future__ import annotations
 
@@ -17,14 +17,19 @@ THREATS = {
     "uniform": Threat.WEIGHTS,
     "forgotten": Threat.WEIGHTS,
     "momentum": Threat.MOMENTUM,
+    "snapshots": Threat.SNAPSHOTS,
     "checkpoints": Threat.CHECKPOINTS,
 }
 """Who can mount an attack, by how it has the start: told, guessed, estimated, forgotten by the training, or replaced by
-the optimiser's state, or by two states of the training."""
-STANDING_IN = {"momentum": Knowledge.MOMENTUM, "checkpoints": Knowledge.CHECKPOINTS}
+the optimiser's state, by an earlier release, or by two states of the training."""
+STANDING_IN = {
+    "momentum": Knowledge.MOMENTUM,
+    "snapshots": Knowledge.SNAPSHOTS,
+    "checkpoints": Knowledge.CHECKPOINTS,
+}
 """What is told in the place of a start."""
 NO_MOMENTUM = "its optimiser's state was not released with its weights, or a defence keeps it back"
-
+NO_SNAPSHOTS = "no weights on the way were released, or a defence keeps them back"
 NO_CHECKPOINTS = "no two checkpoints of its training were released, or a defence keeps them back"
 
 
@@ -38,6 +43,8 @@ def untold(victim: VictimSpec, start: str, otherwise: str) -> str | None:
     """
     if start == "known" and not victim.tells_start:
         return f"the start of its training is not known; set {otherwise}"
+    if start == "snapshots" and not victim.tells_snapshots:
+        return NO_SNAPSHOTS
     if start == "checkpoints" and not victim.tells_checkpoints:
         return NO_CHECKPOINTS
     return NO_MOMENTUM if start == "momentum" and not victim.tells_momentum else None

@@ -1,7 +1,4 @@
-"""The start of a training: told, drawn by a guessed seed, estimated layer by layer, or taken a step before the end.
-
-The step is along what the optimiser's state, or two states of the training, tell of the gradients.
-"""
+"""The start of a training: told, drawn by a guessed seed, or estimated layer by layer."""
 
 from __future__ import annotations
 
@@ -12,20 +9,16 @@ from torch import Tensor
 
 from attacks.context import AttackContext
 from attacks.knowledge import VictimView
-from attacks.unknown_start import NO_CHECKPOINTS, NO_MOMENTUM, UNLIKE
-from attacks.unknown_start.momentum import NO_MEAN, before_a_step
+from attacks.unknown_start import UNLIKE
 from attacks.unknown_start.uniform import STEPS, StartSeparation
-from victims.equations.checkpoint import summed_gradients
 from victims.equations.row_space import CosineSpace
 from victims.spec import BuiltSpec
-
-STAYED = "the first fully connected layer had no gradient between the two checkpoints"
 
 
 def initial_weights(
     view: VictimView,
     ctx: AttackContext,
-    start: Literal["known", "guess", "uniform", "momentum", "checkpoints"],
+    start: Literal["known", "guess", "uniform"],
     seeds: int,
 ) -> tuple[dict[str, Tensor] | None, tuple[str, ...]]:
     """Return the initial weights by parameter name, None if they cannot be told, and flags on how they were had.
@@ -33,12 +26,11 @@ def initial_weights(
     Args:
         view: what the attack knows.
         ctx: for progress and budget.
-        start: whether it is told, its seed guessed, itself estimated, or taken a step before the end, along the
-            optimiser's momentum or the sum of the gradients between the last two checkpoints.
+        start: whether it is told, its seed guessed, or itself estimated.
         seeds: how many seeds are tried, from 0 on.
 
     Raises:
-        ValueError: the victim has no one start to tell, no momentum, or no two checkpoints of one training.
+        ValueError: the victim has no one start to tell.
     """
     ctx.resume()  # what was spent before an interruption counts while a start is sought
     if start == "known":
@@ -48,8 +40,6 @@ def initial_weights(
     if start == "uniform":
         weights = {name: value.float() for name, value in view.weights.items()}
         return estimated_start(weights, view.architecture.input_shape, lambda: ctx.expired(0), ctx.progress)
-    if start in ("momentum", "checkpoints"):
-        return _stepped_back(view, start)
     from victims.ordinary.seeds import drawn_start, guess_seed
 
     architecture = view.architecture
@@ -68,35 +58,6 @@ def initial_weights(
     if drawn is None:
         return None, (f"seed {guess.seed} drew the first layer: {odds}", UNLIKE)
     return drawn, (f"seed {guess.seed} drew the start: {odds}",)
-
-
-def _stepped_back(view: VictimView, start: str) -> tuple[dict[str, Tensor] | None, tuple[str, ...]]:
-    """Return the weights a step back along the optimiser's momentum, or along what two checkpoints tell, and flags.
-
-    The weights are None where the first fully connected layer has no gradient.
-
-    Raises:
-        ValueError: there is no momentum, or there are no two checkpoints of one training.
-    """
-    if start == "momentum":
-        if view.momentum is None:
-            raise ValueError(NO_MOMENTUM)
-        before = before_a_step(view.weights, view.momentum)
-        return before, ("a step along the optimiser's momentum taken for the training",) if before else (NO_MEAN,)
-    if len(view.checkpoints) < 2:
-        raise ValueError(NO_CHECKPOINTS)
-    earlier, later = view.checkpoints[-2:]
-    before = before_a_step(later.weights, summed_gradients(earlier, later))
-    return before, ("the sum of the gradients between two checkpoints taken for the training",) if before else (STAYED,)
-
-
-def final_weights(view: VictimView, start: str) -> dict[str, Tensor]:
-    """Return the weights by parameter name to which the start leads: the released ones, or the last checkpoint's.
-
-    Without a checkpoint they are the released ones, and `initial_weights` says what is missing.
-    """
-    states = view.checkpoints if start == "checkpoints" else ()
-    return states[-1].weights if states else view.weights
 
 
 def estimated_start(

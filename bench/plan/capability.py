@@ -58,6 +58,8 @@ def tellable(victim: AnySpec) -> frozenset[Knowledge]:
         told |= {Knowledge.MOMENTUM}
     if victim.tells_checkpoints:
         told |= {Knowledge.CHECKPOINTS}
+    if victim.tells_snapshots:
+        told |= {Knowledge.SNAPSHOTS}
     if victim.training.kind == "ordinary":
         told |= {Knowledge.TRAINING} | ({Knowledge.EARLIER_WEIGHTS} if victim.training.snapshots else set())
     return told

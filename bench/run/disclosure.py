@@ -174,6 +174,7 @@ def _facts(victim: Victim) -> Facts:
     told = training.class_balance if isinstance(training, Released) else ()
     told_mean = isinstance(training, Released) and training.mean != "training"
     own_mean = stored is None and not told_mean and not isinstance(training, Ordinary | Interpolation)
+    checkpoints = victim.checkpoints if victim.spec.tells_checkpoints else ()
     balance = told or tuple(float(count) / max(len(split.labels), 1) for count in counts)
     facts = {
         Knowledge.ARCHITECTURE: Architecture(victim.spec.architecture, victim.input_shape),
@@ -189,8 +190,9 @@ def _facts(victim: Victim) -> Facts:
         Knowledge.LOGITS: None,
         Knowledge.INITIAL_WEIGHTS: victim.start if victim.spec.tells_start else None,
         Knowledge.EARLIER_WEIGHTS: victim.earlier,
+        Knowledge.SNAPSHOTS: victim.earlier or tuple(state.weights for state in checkpoints),
         Knowledge.MOMENTUM: victim.momentum if victim.spec.tells_momentum else None,
-        Knowledge.CHECKPOINTS: victim.checkpoints if victim.spec.tells_checkpoints else (),
+        Knowledge.CHECKPOINTS: checkpoints,
         Knowledge.TRAINING_IMAGES: (torch.from_numpy(split.inputs), labels),
     }
     if isinstance(training, Ordinary):

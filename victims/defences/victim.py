@@ -15,7 +15,7 @@ from victims.card import VictimCard, describe
 from victims.defences.release import degraded, noise_seed, require_released
 from victims.files import write_tensors
 from victims.ordinary.displacement import with_start
-from victims.spec import VictimSpec
+from victims.spec import Released, VictimSpec
 
 
 def released(spec: VictimSpec, trained: Victim, device: torch.device, notice: Callable[[str], None]) -> Victim:
@@ -62,8 +62,10 @@ def _earlier(spec: VictimSpec, trained: Victim) -> tuple[dict[str, Tensor], ...]
     """
     if not trained.earlier:
         return ()
-    assert trained.card.snapshots_sha256 is not None
-    generator = torch.Generator().manual_seed(noise_seed(trained.card.snapshots_sha256))
+    own, training = trained.card.snapshots_sha256, spec.training
+    stored = training.earlier_sha256 if isinstance(training, Released) else own
+    assert stored is not None
+    generator = torch.Generator().manual_seed(noise_seed(stored))
     learnt = {name for name, _ in trained.model.named_parameters()}
     earlier = tuple(
         {

@@ -24,7 +24,7 @@ class Released(Recipe):
         state_sha256: its hex SHA-256, empty without.
         earlier: file of the weights at an earlier point of the training, None if none is known.
         earlier_sha256: its hex SHA-256, empty without.
-        earlier_state: file of the optimiser's state at that point, None without.
+        earlier_state: file of the optimiser's state at that point, None if the weights alone are known.
         earlier_state_sha256: its hex SHA-256, empty without.
         network_sha256: hex SHA-256 of the syntax tree of the file that defines `network`.
         mean: what is subtracted from an image in [0, 1], a number a channel, or "training" for the per-pixel mean of

@@ -41,7 +41,7 @@ def released(
     n_trained: int | None = None,
     initial: Path | str | None = None,
     optimiser: Path | str | None = None,
-    earlier: tuple[Path | str, Path | str] | None = None,
+    earlier: Path | str | tuple[Path | str, Path | str] | None = None,
     shape: Shape | None = None,
     class_balance: Sequence[float] = (),
 ) -> VictimSpec:
@@ -80,10 +80,11 @@ def released(
         optimiser: what torch.save made of optimizer.state_dict() at the end of the training, or of a checkpoint that
             has it as "optimizer", "optimizer_state_dict" or "optimizer_states", if it lies beside the weights; for
             attacks that need the `optimiser's momentum`. None if it is not released.
-        earlier: the weights and the optimiser's state, as `weights` and `optimiser` name those of the release, at an
-            earlier point of the same training by SGD with momentum, Adam or AdamW, best an epoch before: attacks that
-            need `training checkpoints` are told the sum of the gradients between the two points. It needs `optimiser`,
-            and the weights of both points as the optimiser left them, no averages. None if there is none.
+        earlier: the weights at an earlier point of the same training, best an epoch or a few before, for attacks that
+            need `weights on the way`. Or a pair, these and the optimiser's state there, as `weights` and `optimiser`
+            name those of the release, of a training by SGD with momentum, Adam or AdamW: attacks that need `training
+            checkpoints` are told the sum of the gradients between the two points. A pair needs `optimiser`, and the
+            weights of both points as the optimiser left them, no averages. None if there is none.
         shape: (C, H, W) of an input, C = 1 or 3, if no images are given; of a table `columns` are named instead.
         class_balance: the share of each class among what it was trained on, if neither images nor rows are given, which
             else tell it; empty if it is not known, and then no attack that needs it is run. Shares that were rounded
@@ -185,16 +186,18 @@ def _earlier(name: str, earlier: object, state: Path | None) -> tuple[Path | Non
     """Return the files of an earlier point of the training, weights and state; `state` is the one at its end.
 
     Raises:
-        UserError: it is no pair, as where one file holds both, or there is no state at the end.
+        UserError: it is neither a file nor a pair of files, or of a pair, there is no state at the end.
     """
     if earlier is None:
         return None, None
+    if isinstance(earlier, (str, Path)):
+        return _absolute(earlier), None
     files = [one for one in earlier if isinstance(one, (str, Path))] if isinstance(earlier, (tuple, list)) else []
     if not isinstance(earlier, (tuple, list)) or len(earlier) != 2 or len(files) != 2:
-        hint = "expected a pair of files, of the weights and of the optimiser's state, or the one that holds both twice"
+        hint = "expected the file of the weights, or a pair, of these and the optimiser's state, or a file twice"
         raise UserError(f"victim {name}: earlier = {earlier!r}; {hint}")
     if state is None:
-        raise UserError(f"victim {name}: `earlier` needs `optimiser`, the state at the end of the same training")
+        raise UserError(f"victim {name}: a pair as `earlier` needs `optimiser`, the state at the end")
     weights_before, state_before = map(_absolute, files)
     return weights_before, state_before
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from victims.base import Victim
 from victims.cache import origin
@@ -54,12 +54,16 @@ def load(spec: VictimSpec, dataset_sha256: str, notice: Callable[[str], None]) -
     if training.state is not None:
         state = training.state, training.state_sha256
         momentum = momentum_of(spec.name, training.network, training.weights, *state, shape)
-    checkpoints = () if training.earlier is None else progress_of(spec.name, training, shape)
+    checkpoints = () if training.earlier_state is None else progress_of(spec.name, training, shape)
+    earlier = tuple[dict[str, Tensor], ...]()
+    if training.earlier is not None:
+        before = training.earlier, training.earlier_sha256
+        earlier = (loaded(spec.name, training.network, *before, shape).state_dict(),)
     made = origin(training.weights_sha256, dataset_sha256, torch.device("cpu"), train_s=0.0)
     card = describe(spec, model, split, made)
     if not (math.isfinite(card.train_loss) if spec.n else _finite_at_zero(model, shape)):
         raise UserError(f"victim {spec.name}: its outputs are not finite; do weights and normalisation fit?")
-    return Victim(card, model, split, scale, start, momentum=momentum, checkpoints=checkpoints, units=units)
+    return Victim(card, model, split, scale, start, earlier, momentum, checkpoints, units)
 
 
 def _as_inputs(data: Given, training: Released) -> tuple[Split, np.ndarray, Units | None]:

@@ -10,8 +10,8 @@ these activations, `ln` layer normalisation before them, `width1000` 1,000 hidde
 `cutmix` and `dropout` of one half came in at every step; labels had a `smoothing` of .1, products were in `bf16`, or
 `ema`, a moving average of the weights, is released; a `recipe` has all of these but dropout and what mixes images, for
 as many `epochs` as its name says; with `state` the optimiser's state is released too, with `checkpoints` all that the
-training went on from halfway and an epoch later, or as many epochs later as its name says. Without `c10` they are the
-binary problems of Haim et al. 2022.
+training went on from halfway and an epoch later, or as many epochs later as its name says, with `5checkpoints` after
+each of four epochs. Without `c10` they are the binary problems of Haim et al. 2022.
 """
 
 from __future__ import annotations
@@ -117,13 +117,13 @@ def _with_state(usual: VictimSpec) -> VictimSpec:
     return usual.model_copy(update={"name": f"{usual.name}-state", "training": training})
 
 
-def _with_checkpoints(usual: VictimSpec, apart: int = 1) -> VictimSpec:
-    """Return a victim that is released with two checkpoints, halfway and `apart` epochs later."""
+def _with_checkpoints(usual: VictimSpec, apart: int = 1, count: int = 2) -> VictimSpec:
+    """Return a victim that is released with checkpoints, the first halfway, each next one `apart` epochs later."""
     training = usual.training
     assert isinstance(training, Ordinary)
     halfway = training.epochs // 2
-    training = training.model_copy(update={"checkpoints": (halfway, halfway + apart)})
-    suffix = "checkpoints" if apart == 1 else f"checkpoints{apart}"
+    training = training.model_copy(update={"checkpoints": tuple(halfway + apart * k for k in range(count))})
+    suffix = f"{'' if count == 2 else count}checkpoints{'' if apart == 1 else apart}"
     return usual.model_copy(update={"name": f"{usual.name}-{suffix}", "training": training})
 
 
@@ -203,6 +203,11 @@ VICTIMS = (
     *(
         _with_checkpoints(_mlp("cifar", 100, f"{kind}-recipe"), 4)
         for kind in ("adamw", "sgd-lr5e-3", "finetuned-adamw")
+    ),
+    *(
+        _with_checkpoints(_mlp("cifar", n, f"{kind}-recipe"), count=5)
+        for n in (100, 500)
+        for kind in ("adamw", "sgd-lr5e-3")
     ),
     *(_with_checkpoints(_cnn("cifar", 100, f"{kind}-recipe"), 4) for kind in ("adamw", "sgd-lr5e-3")),
 )

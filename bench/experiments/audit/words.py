@@ -20,6 +20,7 @@ WHO = {
     Threat.WEIGHTS: "has the weights alone",
     Threat.SEED: "has the weights and guesses the seed of the start",
     Threat.MOMENTUM: "has the weights and the optimiser's state",
+    Threat.SNAPSHOTS: "has two releases of the weights",
     Threat.CHECKPOINTS: "has two checkpoints of the training, each with the optimiser's state",
     Threat.START: "has the weights and the start of the training",
     Threat.RELEASES: "has the weights before and after a deletion",
@@ -28,6 +29,7 @@ WHO = {
 WAY_OUT = {
     Threat.START: "the start was not given; `initial` names its file, or that of an earlier release",
     Threat.MOMENTUM: "the optimiser's state was not given, or a defence keeps it back; `optimiser` names its file",
+    Threat.SNAPSHOTS: "no earlier weights were given; `earlier` names their file",
     Threat.CHECKPOINTS: "no earlier checkpoint was given, or a defence keeps it back; `earlier` names its files",
     Threat.RELEASES: "an audit deletes no records; `run` attacks victims that do",
 }
@@ -38,6 +40,7 @@ HELPS = {
     Threat.START: "Keep the start private: fine-tune from a checkpoint that is not public, or do not say which it was.",
     Threat.SEED: "Draw the seed from the system's randomness, not from a small number, and do not publish it.",
     Threat.MOMENTUM: "Release no optimiser's state: it holds images of the last batches, whatever the weights hide.",
+    Threat.SNAPSHOTS: "Release weights once: two releases tell what the training added between them.",
     Threat.CHECKPOINTS: "Release the last weights alone: two states tell the sum of all gradients between them.",
     Threat.RECORDS: (
         "Train with differential privacy if single records matter: it alone bounds every attack, known or not."

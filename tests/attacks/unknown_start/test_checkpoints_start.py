@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 import torch.nn.functional as F
-from attacking import attacked, sgd_network, victim_of
+from attacking import CPU, Left, Recorded, attacked, context, sgd_network, victim_of
 from torch import Tensor
 
+from attacks import context as contexts
 from attacks.base import Attack, Knowledge, Threat
 from attacks.cocktail_party import CocktailParty
 from attacks.cocktail_party_features import CocktailPartyFeatures
 from attacks.knowledge import threat_of
-from attacks.unknown_start import NO_CHECKPOINTS
-from attacks.unknown_start.start import STAYED, final_weights
+from attacks.unknown_start import NO_CHECKPOINTS, NO_SNAPSHOTS
+from attacks.unknown_start.stretches import STAYED, stretches
+from bench.run.disclosure import view_of
 from victims.base import Victim
 from victims.networks import CNNSpec
 from victims.recipes import Augmentation
@@ -31,6 +34,8 @@ ADAMW = {
     "checkpoints": (20, 21),
 }
 NETWORK = sgd_network("photos", 20, (60, 40), lr=0.02, batch_size=10, epochs=10)
+MLP = NETWORK.architecture
+STATES = CocktailParty.Params(start="checkpoints", steps=40, free_steps=60)
 
 
 def released(**changes: Any) -> VictimSpec:
@@ -63,19 +68,77 @@ def test_mirrored_and_moved_images_come_out_though_the_optimisers_mean_holds_too
     assert int((cosines(victim, found_by("momentum-crops", victim)) > 0.9).sum()) <= 5
 
 
-def test_the_last_two_states_count_and_the_weights_of_the_last() -> None:
-    victim = victim_of(released(checkpoints=(2, 20, 21)))
-    alone = replace(victim, checkpoints=victim.checkpoints[1:])
-    torch.testing.assert_close(found_by("checkpoints", victim), found_by("checkpoints", alone))
+def test_each_two_states_that_follow_one_another_show_their_views_of_the_images() -> None:
+    """The first two are seen as if there were no others, and what the second two show follows."""
+    victim = victim_of(released(checkpoints=(20, 21, 22)))
+    states = victim.checkpoints
+    first, second = (found_by("checkpoints", replace(victim, checkpoints=two)) for two in (states[:2], states[1:]))
+    both = found_by("checkpoints", victim)
+    assert torch.equal(both[: len(first)], first)
+    alike = F.normalize(both[len(first) :].flatten(1)) @ F.normalize(second.flatten(1)).T
+    torch.testing.assert_close(alike.amax(1), torch.ones(len(second)), atol=1e-2, rtol=0)
 
-    class View:
-        weights: Any = victim.model.state_dict()
-        checkpoints = victim.checkpoints
 
-    view: Any = View
-    assert final_weights(view, "known") is View.weights
-    assert final_weights(view, "checkpoints") is victim.checkpoints[-1].weights
-    assert not torch.equal(View.weights["layers.0.weight"], victim.checkpoints[-1].weights["layers.0.weight"])
+def test_an_attack_that_is_interrupted_in_a_later_stretch_goes_on_as_if_it_had_not_been(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(contexts, "CHECKPOINT_SECONDS", 0.0)
+    victim, attack = victim_of(released(checkpoints=(20, 21, 22))), CocktailParty(STATES)
+    view, whole = view_of(victim, attack.knowledge, CPU), attacked(attack, victim)
+    recorded = Recorded(range(1, 100))
+    attack.reconstruct(view, replace(context(), checkpoints=recorded))
+    later = [one for one in recorded.kept.values() if "ended.0.images" in one.state]
+    assert 0 < len(later) < len(recorded.kept)
+    for checkpoint in (recorded.kept[1], later[0], later[-1]):
+        again = attack.reconstruct(view, replace(context(seed=5), checkpoints=Left(checkpoint)))
+        assert torch.equal(again.candidates, whole.candidates)
+        assert again.grad_evals == whole.grad_evals
+
+
+def test_stretches_share_a_budget() -> None:
+    victim, attack = victim_of(released(checkpoints=(20, 21, 22))), CocktailParty(STATES)
+    ctx = replace(context(), budget=contexts.Budget(steps=20))
+    found = attack.reconstruct(view_of(victim, attack.knowledge, CPU), ctx)
+    assert found.grad_evals == 20
+    assert ctx.stopped
+    assert found.confidence is not None
+    each = found.confidence.unflatten(0, (2, -1)).mean(1)
+    assert float(each.min()) > 0.72  # .71 is what a mixture has that no step has changed
+
+
+@pytest.mark.parametrize(("optimiser", "least"), [("sgd", 18), ("adamw", 11)])
+def test_two_releases_of_the_weights_show_images_without_a_state(optimiser: str, least: int) -> None:
+    """Adam's steps are scaled entry by entry, by what no release tells."""
+    recipe = {"optimiser": optimiser, "lr": 0.02 if optimiser == "sgd" else 1e-3}
+    victim = victim_of(released(**recipe, checkpoints=(), snapshots=(20, 22)))
+    assert not victim.checkpoints
+    assert int((cosines(victim, found_by("snapshots", victim)) > 0.9).sum()) >= least
+
+
+def test_releases_are_taken_two_and_two_and_the_last_with_the_only_one_before_it() -> None:
+    one, two, last = ({"layers.0.weight": torch.full((2, 2), float(value))} for value in range(3))
+    view = Mock(snapshots=(one, two), weights=last)
+    stretch, *others = stretches(view, context(), "snapshots", 0)
+    assert (stretch.begun, stretch.ended, others) == (one, two, [])
+    view.snapshots = (two,)
+    assert [(each.begun, each.ended) for each in stretches(view, context(), "snapshots", 0)] == [(two, last)]
+    view.snapshots = (one, two, last)
+    assert [each.ended for each in stretches(view, context(), "snapshots", 0)] == [two, last]
+    view.snapshots = ()
+    with pytest.raises(ValueError, match="no weights on the way"):
+        stretches(view, context(), "snapshots", 0)
+
+
+@pytest.mark.parametrize("kind", [CocktailParty, CocktailPartyFeatures])
+def test_with_releases_alone_it_needs_no_state(kind: type[Attack[Any]]) -> None:
+    attack = kind(kind.Params(start="snapshots"))
+    assert attack.knowledge == (kind.needs | {Knowledge.SNAPSHOTS}) - {Knowledge.INITIAL_WEIGHTS}
+    assert attack.threat is Threat.SNAPSHOTS is threat_of(attack.knowledge)
+    assert threat_of(attack.knowledge | {Knowledge.CHECKPOINTS}) is Threat.CHECKPOINTS
+    assert attack.supports(NETWORK) == NO_SNAPSHOTS
+    architecture = CNNSpec(channels=(4,), hidden=(20,), outputs=10) if kind is CocktailPartyFeatures else MLP
+    for changes in ({}, {"checkpoints": (), "snapshots": (3,)}):
+        assert attack.supports(released(**changes).model_copy(update={"architecture": architecture})) is None
 
 
 @pytest.mark.parametrize("kind", [CocktailParty, CocktailPartyFeatures])

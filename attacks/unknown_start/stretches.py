@@ -1,0 +1,88 @@
+"""The stretches of a training that an attack looks at: the weights at the beginning and at the end of each.
+
+Most have one: from the start to the release. Of several states that a training left on the way, each two that follow
+one another make a stretch, whose images are its own views of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from torch import Tensor
+
+from attacks.context import AttackContext
+from attacks.knowledge import VictimView
+from attacks.unknown_start import NO_CHECKPOINTS, NO_MOMENTUM, NO_SNAPSHOTS
+from attacks.unknown_start.momentum import NO_MEAN, before_a_step
+from attacks.unknown_start.start import initial_weights
+from victims.equations.checkpoint import Checkpoint, summed_gradients
+
+STAYED = "the first fully connected layer had no gradient between the two checkpoints"
+ALONG_MOMENTUM = "a step along the optimiser's momentum taken for the training"
+ALONG_SUM = "the sum of the gradients between two checkpoints taken for the training"
+BETWEEN = "what two releases differ by taken for the training"
+
+Start = Literal["known", "guess", "momentum", "snapshots", "checkpoints"]
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A part of a training.
+
+    Attributes:
+        begun: the weights at its beginning by parameter name; None if they cannot be told.
+        ended: the weights at its end by parameter name.
+        flags: how the beginning was had, or why not.
+    """
+
+    begun: dict[str, Tensor] | None
+    ended: dict[str, Tensor]
+    flags: tuple[str, ...]
+
+
+def stretches(view: VictimView, ctx: AttackContext, start: Start, seeds: int) -> tuple[Stretch, ...]:
+    """Return the stretches that a way to have the start leads to, one or more, in the order of the training.
+
+    Args:
+        view: what the attack knows.
+        ctx: for progress and budget.
+        start: "momentum" takes a step before the end, along the optimiser's running mean; "snapshots" the weights that
+            were released one after another, the last release among them only where there is but one before it;
+            "checkpoints" a step before the second of two states, along the sum of the gradients between them; others
+            are those of `initial_weights`.
+        seeds: how many seeds are tried, from 0 on.
+
+    Raises:
+        ValueError: the victim has no one start to tell, no momentum, no earlier release, or no two checkpoints of one
+            training.
+    """
+    match start:
+        case "momentum":
+            if view.momentum is None:
+                raise ValueError(NO_MOMENTUM)
+            before, ended = before_a_step(view.weights, view.momentum), view.weights
+            return (Stretch(before, ended, (ALONG_MOMENTUM if before else NO_MEAN,)),)
+        case "snapshots":
+            return _between_releases(view.snapshots, view.weights)
+        case "checkpoints":
+            return _between_checkpoints(view.checkpoints)
+        case _:
+            begun, flags = initial_weights(view, ctx, start, seeds)
+            return (Stretch(begun, view.weights, flags),)
+
+
+def _between_releases(earlier: Sequence[dict[str, Tensor]], last: dict[str, Tensor]) -> tuple[Stretch, ...]:
+    if not earlier:
+        raise ValueError(NO_SNAPSHOTS)
+    releases = earlier if len(earlier) > 1 else (*earlier, last)
+    return tuple(Stretch(begun, ended, (BETWEEN,)) for begun, ended in pairwise(releases))
+
+
+def _between_checkpoints(states: Sequence[Checkpoint]) -> tuple[Stretch, ...]:
+    if len(states) < 2:
+        raise ValueError(NO_CHECKPOINTS)
+    found = ((before_a_step(later.weights, summed_gradients(one, later)), later) for one, later in pairwise(states))
+    return tuple(Stretch(begun, later.weights, (ALONG_SUM if begun else STAYED,)) for begun, later in found)
