@@ -220,12 +220,12 @@ class VictimView:
 
     @property
     def snapshots(self) -> tuple[dict[str, Tensor], ...]:
-        """The weights at earlier points of the training, in their order, those of checkpoints too; empty if not told.
+        """The weights at two points of the training or more, in their order; empty if they are not told.
 
-        Averages and other changes that a release makes need not be in them: they may be a checkpoint's.
+        They are those of the releases, as many steps apart, or of the checkpoints if no others were told.
         """
-        earlier: tuple[dict[str, Tensor], ...] = self._read(Knowledge.SNAPSHOTS)
-        return tuple({name: value.clone() for name, value in weights.items()} for weights in earlier)
+        releases: tuple[dict[str, Tensor], ...] = self._read(Knowledge.SNAPSHOTS)
+        return tuple({name: value.clone() for name, value in weights.items()} for weights in releases)
 
     @property
     def checkpoints(self) -> tuple[Checkpoint, ...]:

@@ -204,16 +204,16 @@ class VictimSpec(Retrainable):
     @property
     def tells_checkpoints(self) -> bool:
         """Whether an attacker can be told two states of the training; what is defended on release keeps them back."""
-        given = isinstance(self.training, Released) and self.training.earlier_state is not None
+        given = isinstance(self.training, Released) and self.training.earlier is not None
         released = isinstance(self.training, Ordinary) and len(self.training.checkpoints) > 1
         return (given or released) and not any(defence.on_release for defence in self.defences)
 
     @property
     def tells_snapshots(self) -> bool:
-        """Whether an attacker can be told earlier weights: those of checkpoints are, where these are told."""
-        given = isinstance(self.training, Released) and self.training.earlier is not None
-        released = isinstance(self.training, Ordinary) and bool(self.training.snapshots)
-        return given or released or self.tells_checkpoints
+        """Whether an attacker can be told weights on the way: those of checkpoints are, where these are told."""
+        given = isinstance(self.training, Released) and self.training.on_the_way
+        released = isinstance(self.training, Ordinary) and self.training.snapshots
+        return bool(given or released or self.tells_checkpoints)
 
     @property
     def crops(self) -> int:
@@ -234,7 +234,7 @@ class VictimSpec(Retrainable):
 
     def identity(self) -> dict[str, Any]:
         """Return the fields that determine what is released, for the cache key."""
-        silent = {"weights", "initial", "state", "earlier", "earlier_state", "held_out"}
+        silent = {"weights", "initial", "state", "earlier", "earlier_state", "earlier_weights", "held_out"}
         left_out: dict[str, Any] = {"name": True, "reported_test_accuracy": True, "defences": True, "training": silent}
         return self.model_dump(exclude=left_out) | released(self.defences)
 

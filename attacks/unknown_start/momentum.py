@@ -32,8 +32,7 @@ def before_a_step(weights: Mapping[str, Tensor], momentum: Mapping[str, Tensor])
         weights: theta, as released.
         momentum: m; what has none stays.
     """
-    layers = (name for name, value in weights.items() if name.startswith("layers.") and value.ndim == 2)
-    first = next(layers, "")
+    first = first_matrix(weights)
     mean = momentum.get(first)
     if mean is None or not bool(mean.any()):
         return None
@@ -42,6 +41,11 @@ def before_a_step(weights: Mapping[str, Tensor], momentum: Mapping[str, Tensor])
         name: (value + eta * momentum[name]).to(value.dtype) if name in momentum else value
         for name, value in weights.items()
     }
+
+
+def first_matrix(weights: Mapping[str, Tensor]) -> str:
+    """Return the name of the first fully connected layer's weights; empty where there is none."""
+    return next((name for name, value in weights.items() if name.startswith("layers.") and value.ndim == 2), "")
 
 
 def mean_of_update(momentum: Mapping[str, Tensor]) -> Tensor | None:

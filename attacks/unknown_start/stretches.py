@@ -17,6 +17,7 @@ from attacks.context import AttackContext
 from attacks.knowledge import VictimView
 from attacks.unknown_start import NO_CHECKPOINTS, NO_MOMENTUM, NO_SNAPSHOTS
 from attacks.unknown_start.momentum import NO_MEAN, before_a_step
+from attacks.unknown_start.releases import without_momentum
 from attacks.unknown_start.start import initial_weights
 from victims.equations.checkpoint import Checkpoint, summed_gradients
 
@@ -24,6 +25,7 @@ STAYED = "the first fully connected layer had no gradient between the two checkp
 ALONG_MOMENTUM = "a step along the optimiser's momentum taken for the training"
 ALONG_SUM = "the sum of the gradients between two checkpoints taken for the training"
 BETWEEN = "what two releases differ by taken for the training"
+BETWEEN_THREE = "what three releases differ by taken for the training, of the first difference this share taken off"
 
 Start = Literal["known", "guess", "momentum", "snapshots", "checkpoints"]
 
@@ -49,10 +51,10 @@ def stretches(view: VictimView, ctx: AttackContext, start: Start, seeds: int) ->
     Args:
         view: what the attack knows.
         ctx: for progress and budget.
-        start: "momentum" takes a step before the end, along the optimiser's running mean; "snapshots" the weights that
-            were released one after another, the last release among them only where there is but one before it;
-            "checkpoints" a step before the second of two states, along the sum of the gradients between them; others
-            are those of `initial_weights`.
+        start: "momentum" takes a step before the end, along the optimiser's running mean; "snapshots" the former of two
+            weights on the way, or of each three a step before the last, along what they tell without the momentum;
+            "checkpoints" a step before the second of two states, along the sum of
+            the gradients between them; others are those of `initial_weights`.
         seeds: how many seeds are tried, from 0 on.
 
     Raises:
@@ -66,7 +68,7 @@ def stretches(view: VictimView, ctx: AttackContext, start: Start, seeds: int) ->
             before, ended = before_a_step(view.weights, view.momentum), view.weights
             return (Stretch(before, ended, (ALONG_MOMENTUM if before else NO_MEAN,)),)
         case "snapshots":
-            return _between_releases(view.snapshots, view.weights)
+            return _between_releases(view.snapshots)
         case "checkpoints":
             return _between_checkpoints(view.checkpoints)
         case _:
@@ -74,11 +76,16 @@ def stretches(view: VictimView, ctx: AttackContext, start: Start, seeds: int) ->
             return (Stretch(begun, view.weights, flags),)
 
 
-def _between_releases(earlier: Sequence[dict[str, Tensor]], last: dict[str, Tensor]) -> tuple[Stretch, ...]:
-    if not earlier:
+def _between_releases(releases: Sequence[dict[str, Tensor]]) -> tuple[Stretch, ...]:
+    if len(releases) < 2:
         raise ValueError(NO_SNAPSHOTS)
-    releases = earlier if len(earlier) > 1 else (*earlier, last)
-    return tuple(Stretch(begun, ended, (BETWEEN,)) for begun, ended in pairwise(releases))
+    if len(releases) == 2:
+        return (Stretch(releases[0], releases[1], (BETWEEN,)),)
+    found = []
+    for first, second, third in zip(releases, releases[1:], releases[2:], strict=False):
+        begun, gamma = without_momentum(first, second, third)
+        found.append(Stretch(begun or second, third, (f"{BETWEEN_THREE}: {gamma:.3f}",)))
+    return tuple(found)
 
 
 def _between_checkpoints(states: Sequence[Checkpoint]) -> tuple[Stretch, ...]:

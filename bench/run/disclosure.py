@@ -174,11 +174,12 @@ def _facts(victim: Victim) -> Facts:
     told = training.class_balance if isinstance(training, Released) else ()
     told_mean = isinstance(training, Released) and training.mean != "training"
     own_mean = stored is None and not told_mean and not isinstance(training, Ordinary | Interpolation)
+    weights = victim.model.state_dict() if stored is None else {}  # those are its training images
     checkpoints = victim.checkpoints if victim.spec.tells_checkpoints else ()
     balance = told or tuple(float(count) / max(len(split.labels), 1) for count in counts)
     facts = {
         Knowledge.ARCHITECTURE: Architecture(victim.spec.architecture, victim.input_shape),
-        Knowledge.WEIGHTS: victim.model.state_dict() if stored is None else {},  # those are its training images
+        Knowledge.WEIGHTS: weights,
         Knowledge.KERNEL_WIDTH: None if stored is None else float(stored.gamma),
         Knowledge.CLASS_BALANCE: balance,
         Knowledge.N: victim.spec.n_trained,
@@ -190,7 +191,9 @@ def _facts(victim: Victim) -> Facts:
         Knowledge.LOGITS: None,
         Knowledge.INITIAL_WEIGHTS: victim.start if victim.spec.tells_start else None,
         Knowledge.EARLIER_WEIGHTS: victim.earlier,
-        Knowledge.SNAPSHOTS: victim.earlier or tuple(state.weights for state in checkpoints),
+        Knowledge.SNAPSHOTS: (*victim.earlier, weights)
+        if victim.earlier
+        else tuple(state.weights for state in checkpoints),
         Knowledge.MOMENTUM: victim.momentum if victim.spec.tells_momentum else None,
         Knowledge.CHECKPOINTS: checkpoints,
         Knowledge.TRAINING_IMAGES: (torch.from_numpy(split.inputs), labels),

@@ -62,8 +62,9 @@ def _earlier(spec: VictimSpec, trained: Victim) -> tuple[dict[str, Tensor], ...]
     """
     if not trained.earlier:
         return ()
-    own, training = trained.card.snapshots_sha256, spec.training
-    stored = training.earlier_sha256 if isinstance(training, Released) else own
+    training, stored = spec.training, trained.card.snapshots_sha256
+    if isinstance(training, Released):
+        stored = "".join(sha256 for _, sha256 in training.on_the_way)
     assert stored is not None
     generator = torch.Generator().manual_seed(noise_seed(stored))
     learnt = {name for name, _ in trained.model.named_parameters()}

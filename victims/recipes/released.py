@@ -24,8 +24,10 @@ class Released(Recipe):
         state_sha256: its hex SHA-256, empty without.
         earlier: file of the weights at an earlier point of the training, None if none is known.
         earlier_sha256: its hex SHA-256, empty without.
-        earlier_state: file of the optimiser's state at that point, None if the weights alone are known.
+        earlier_state: file of the optimiser's state at that point, None without.
         earlier_state_sha256: its hex SHA-256, empty without.
+        earlier_weights: files of the weights alone at earlier points of the training, in their order; empty without.
+        earlier_weights_sha256: their hex SHA-256.
         network_sha256: hex SHA-256 of the syntax tree of the file that defines `network`.
         mean: what is subtracted from an image in [0, 1], a number a channel, or "training" for the per-pixel mean of
             the images given; of a row in the table's units, a number a column.
@@ -54,6 +56,8 @@ class Released(Recipe):
     earlier_sha256: Annotated[str, omitted_if_default("")] = ""
     earlier_state: Annotated[Path | None, omitted_if_default(None)] = None
     earlier_state_sha256: Annotated[str, omitted_if_default("")] = ""
+    earlier_weights: Annotated[tuple[Path, ...], omitted_if_default(())] = ()
+    earlier_weights_sha256: Annotated[tuple[str, ...], omitted_if_default(())] = ()
     network: Callable[[], Any] | None = Field(default=None, exclude=True, repr=False)
     network_sha256: str
     mean: tuple[float, ...] | Literal["training"]
@@ -69,6 +73,13 @@ class Released(Recipe):
     held_out: Annotated[Path | None, omitted_if_default(None)] = None
     held_out_sha256: Annotated[str, omitted_if_default("")] = ""
     class_balance: Annotated[tuple[NonNegativeFloat, ...], omitted_if_default(())] = ()
+
+    @property
+    def on_the_way(self) -> tuple[tuple[Path, str], ...]:
+        """Files of weights at earlier points of the training, with their SHA-256: those given alone, or with a state."""
+        if self.earlier_weights or self.earlier is None:
+            return tuple(zip(self.earlier_weights, self.earlier_weights_sha256, strict=True))
+        return ((self.earlier, self.earlier_sha256),)
 
     @property
     def label(self) -> str:

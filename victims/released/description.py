@@ -41,7 +41,8 @@ def released(
     n_trained: int | None = None,
     initial: Path | str | None = None,
     optimiser: Path | str | None = None,
-    earlier: Path | str | tuple[Path | str, Path | str] | None = None,
+    earlier: tuple[Path | str, Path | str] | None = None,
+    snapshots: Sequence[Path | str] = (),
     shape: Shape | None = None,
     class_balance: Sequence[float] = (),
 ) -> VictimSpec:
@@ -80,11 +81,13 @@ def released(
         optimiser: what torch.save made of optimizer.state_dict() at the end of the training, or of a checkpoint that
             has it as "optimizer", "optimizer_state_dict" or "optimizer_states", if it lies beside the weights; for
             attacks that need the `optimiser's momentum`. None if it is not released.
-        earlier: the weights at an earlier point of the same training, best an epoch or a few before, for attacks that
-            need `weights on the way`. Or a pair, these and the optimiser's state there, as `weights` and `optimiser`
-            name those of the release, of a training by SGD with momentum, Adam or AdamW: attacks that need `training
-            checkpoints` are told the sum of the gradients between the two points. A pair needs `optimiser`, and the
-            weights of both points as the optimiser left them, no averages. None if there is none.
+        earlier: the weights and the optimiser's state, as `weights` and `optimiser` name those of the release, at an
+            earlier point of the same training by SGD with momentum, Adam or AdamW, best an epoch before: attacks that
+            need `training checkpoints` are told the sum of the gradients between the two points. It needs `optimiser`,
+            and the weights of both points as the optimiser left them, no averages. None if there is none.
+        snapshots: the weights alone, as `weights` names them, at earlier points of the same training, the earliest
+            first, each as many steps after the one before, and the release after the last of them: attacks that need
+            `weights on the way` are told of all. Two of them, each an epoch or a few apart, undo SGD's momentum.
         shape: (C, H, W) of an input, C = 1 or 3, if no images are given; of a table `columns` are named instead.
         class_balance: the share of each class among what it was trained on, if neither images nor rows are given, which
             else tell it; empty if it is not known, and then no attack that needs it is run. Shares that were rounded
@@ -97,6 +100,7 @@ def released(
     weights, start = _absolute(weights), None if initial is None else _absolute(initial)
     state = None if optimiser is None else _absolute(optimiser)
     before, state_before = _earlier(name, earlier, state)
+    on_the_way = tuple(map(_absolute, (snapshots,) if isinstance(snapshots, (str, Path)) else snapshots))
     if images is not None and records is not None:
         raise UserError(f"victim {name}: give `images` or `records`, not both")
     if records is None and held_out is not None:
@@ -110,7 +114,7 @@ def released(
             raise UserError(f"victim {name}: `columns` are those of a table, which has no `images` and no `shape`")
         shape = (1, 1, len(columns))
     _require_told(name, dataset, shape, mean, n_trained, class_balance, table=bool(columns))
-    _require_files(name, (weights, start, before), (state, state_before))
+    _require_files(name, (weights, start, before, *on_the_way), (state, state_before))
     if network is None and weights.suffix != SUFFIX:
         raise UserError(f"victim {name}: give `network`, which builds the module of {weights}, or an .onnx file")
     build, apart = network or partial(onnx_module, weights), None if held_out is None else _absolute(held_out)
@@ -147,6 +151,8 @@ def released(
             earlier_sha256=_sha256(before),
             earlier_state=state_before,
             earlier_state_sha256=_sha256(state_before),
+            earlier_weights=on_the_way,
+            earlier_weights_sha256=tuple(map(sha256_file, on_the_way)),
             network=build,
             network_sha256=tree_sha256(Path(code).read_text(encoding="utf-8")) if code else "",
             mean="training" if _of_training(mean) else _one_each(name, "mean", mean, numbers, each),
@@ -186,18 +192,16 @@ def _earlier(name: str, earlier: object, state: Path | None) -> tuple[Path | Non
     """Return the files of an earlier point of the training, weights and state; `state` is the one at its end.
 
     Raises:
-        UserError: it is neither a file nor a pair of files, or of a pair, there is no state at the end.
+        UserError: it is no pair, as where one file holds both, or there is no state at the end.
     """
     if earlier is None:
         return None, None
-    if isinstance(earlier, (str, Path)):
-        return _absolute(earlier), None
     files = [one for one in earlier if isinstance(one, (str, Path))] if isinstance(earlier, (tuple, list)) else []
     if not isinstance(earlier, (tuple, list)) or len(earlier) != 2 or len(files) != 2:
-        hint = "expected the file of the weights, or a pair, of these and the optimiser's state, or a file twice"
+        hint = "expected a pair of files, of the weights and of the optimiser's state, or the one that holds both twice"
         raise UserError(f"victim {name}: earlier = {earlier!r}; {hint}")
     if state is None:
-        raise UserError(f"victim {name}: a pair as `earlier` needs `optimiser`, the state at the end")
+        raise UserError(f"victim {name}: `earlier` needs `optimiser`, the state at the end of the same training")
     weights_before, state_before = map(_absolute, files)
     return weights_before, state_before
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from victims.base import Victim
 from victims.cache import origin
@@ -54,11 +54,9 @@ def load(spec: VictimSpec, dataset_sha256: str, notice: Callable[[str], None]) -
     if training.state is not None:
         state = training.state, training.state_sha256
         momentum = momentum_of(spec.name, training.network, training.weights, *state, shape)
-    checkpoints = () if training.earlier_state is None else progress_of(spec.name, training, shape)
-    earlier = tuple[dict[str, Tensor], ...]()
-    if training.earlier is not None:
-        before = training.earlier, training.earlier_sha256
-        earlier = (loaded(spec.name, training.network, *before, shape).state_dict(),)
+    checkpoints = () if training.earlier is None else progress_of(spec.name, training, shape)
+    way = training.on_the_way
+    earlier = tuple(loaded(spec.name, training.network, *file, shape).state_dict() for file in way)
     made = origin(training.weights_sha256, dataset_sha256, torch.device("cpu"), train_s=0.0)
     card = describe(spec, model, split, made)
     if not (math.isfinite(card.train_loss) if spec.n else _finite_at_zero(model, shape)):

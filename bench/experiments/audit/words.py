@@ -29,7 +29,7 @@ WHO = {
 WAY_OUT = {
     Threat.START: "the start was not given; `initial` names its file, or that of an earlier release",
     Threat.MOMENTUM: "the optimiser's state was not given, or a defence keeps it back; `optimiser` names its file",
-    Threat.SNAPSHOTS: "no earlier weights were given; `earlier` names their file",
+    Threat.SNAPSHOTS: "no weights on the way were given; `snapshots` names their files",
     Threat.CHECKPOINTS: "no earlier checkpoint was given, or a defence keeps it back; `earlier` names its files",
     Threat.RELEASES: "an audit deletes no records; `run` attacks victims that do",
 }

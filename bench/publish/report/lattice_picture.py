@@ -21,7 +21,7 @@ MARGIN = 1.9
 """Inches at the left for the bands' names."""
 LARGEST_PART = 5
 """Boxes of a band in a row; more than these go on in a row above."""
-COLOURS = ("#e3eef9", "#d3e5d3", "#f6ecc9", "#f8dcc4", "#efc9cd", "#ddd0ea", "#cfd8dc", "#e4dccf")
+COLOURS = ("#e3eef9", "#d3e5d3", "#f6ecc9", "#f8dcc4", "#efc9cd", "#ddd0ea", "#cfd8dc", "#e4dccf", "#cdeaea")
 
 
 def draw_lattice(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 import torch
@@ -18,7 +17,7 @@ from attacks.cocktail_party import CocktailParty
 from attacks.cocktail_party_features import CocktailPartyFeatures
 from attacks.knowledge import threat_of
 from attacks.unknown_start import NO_CHECKPOINTS, NO_SNAPSHOTS
-from attacks.unknown_start.stretches import STAYED, stretches
+from attacks.unknown_start.stretches import STAYED
 from bench.run.disclosure import view_of
 from victims.base import Victim
 from victims.networks import CNNSpec
@@ -113,20 +112,6 @@ def test_two_releases_of_the_weights_show_images_without_a_state(optimiser: str,
     victim = victim_of(released(**recipe, checkpoints=(), snapshots=(20, 22)))
     assert not victim.checkpoints
     assert int((cosines(victim, found_by("snapshots", victim)) > 0.9).sum()) >= least
-
-
-def test_releases_are_taken_two_and_two_and_the_last_with_the_only_one_before_it() -> None:
-    one, two, last = ({"layers.0.weight": torch.full((2, 2), float(value))} for value in range(3))
-    view = Mock(snapshots=(one, two), weights=last)
-    stretch, *others = stretches(view, context(), "snapshots", 0)
-    assert (stretch.begun, stretch.ended, others) == (one, two, [])
-    view.snapshots = (two,)
-    assert [(each.begun, each.ended) for each in stretches(view, context(), "snapshots", 0)] == [(two, last)]
-    view.snapshots = (one, two, last)
-    assert [each.ended for each in stretches(view, context(), "snapshots", 0)] == [two, last]
-    view.snapshots = ()
-    with pytest.raises(ValueError, match="no weights on the way"):
-        stretches(view, context(), "snapshots", 0)
 
 
 @pytest.mark.parametrize("kind", [CocktailParty, CocktailPartyFeatures])

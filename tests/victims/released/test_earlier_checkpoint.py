@@ -233,9 +233,9 @@ def test_files_that_are_missing_or_changed_are_told(tmp_path: Path) -> None:
         described(tmp_path, earlier=("none.pt", there))
     with pytest.raises(UserError, match="there is no optimiser's state at"):
         described(tmp_path, earlier=(there, "none.pt"))
-    with pytest.raises(UserError, match="expected the file of the weights, or a pair"):
-        described(tmp_path, earlier=(there,))
-    with pytest.raises(UserError, match="a pair as `earlier` needs `optimiser`"):
+    with pytest.raises(UserError, match="expected a pair of files"):
+        described(tmp_path, earlier=there)
+    with pytest.raises(UserError, match="`earlier` needs `optimiser`"):
         described(tmp_path, optimiser=None)
     spec = described(tmp_path)
     for kind in ("optimizer", "weights"):

@@ -1,4 +1,4 @@
-"""Earlier weights beside somebody's own model, without any optimiser's state: told to attacks, and defended."""
+"""Weights on the way beside somebody's own model, without any optimiser's state: told to attacks, and defended."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def trained(folder: Path) -> None:
 
 
 def described(folder: Path, **options: Any) -> VictimSpec:
-    given = {"weights": folder / "weights.pt", "images": folder / "images.npz", "earlier": folder / "earlier.pt"}
+    given = {"weights": folder / "weights.pt", "images": folder / "images.npz", "snapshots": [folder / "earlier.pt"]}
     return released("mine", network=network, mean=0.5, std=0.25, **given | options)
 
 
@@ -69,8 +69,9 @@ def test_attacks_are_told_of_them_and_find_the_images(tmp_path: Path) -> None:
     attack = CocktailParty(CocktailParty.Params(**CocktailParty.variants["snapshots"]))
     assert attack.supports(spec) is None
     victim = loaded(spec)
-    (earlier,) = view_of(victim, attack.knowledge, CPU).snapshots
-    torch.testing.assert_close(earlier[WEIGHTS[1]], torch.load(tmp_path / "earlier.pt")[WEIGHTS[0]])
+    told = view_of(victim, attack.knowledge, CPU).snapshots
+    for weights, file in zip(told, ("earlier.pt", "weights.pt"), strict=True):
+        torch.testing.assert_close(weights[WEIGHTS[1]], torch.load(tmp_path / file)[WEIGHTS[0]])
     images = torch.from_numpy(victim.split.inputs).flatten(1)
     candidates = attacked(attack, victim).candidates.flatten(1)
     cosines = (F.normalize(images) @ F.normalize(candidates).T).amax(1)
@@ -79,7 +80,7 @@ def test_attacks_are_told_of_them_and_find_the_images(tmp_path: Path) -> None:
 
 def test_without_them_the_attack_says_what_is_missing(tmp_path: Path) -> None:
     trained(tmp_path)
-    spec = described(tmp_path, earlier=None)
+    spec = described(tmp_path, snapshots=())
     assert Knowledge.SNAPSHOTS not in tellable(spec)
     attack = CocktailParty(CocktailParty.Params(**CocktailParty.variants["snapshots"]))
     assert "no weights on the way" in str(attack.supports(spec))
@@ -100,14 +101,18 @@ def test_a_defence_on_release_is_on_them_too_with_noise_of_their_own(tmp_path: P
 
 def test_what_they_hold_is_in_the_key(tmp_path: Path) -> None:
     trained(tmp_path)
-    every = described(tmp_path), described(tmp_path, earlier=None), described(tmp_path, earlier=tmp_path / "weights.pt")
+    every = (
+        described(tmp_path),
+        described(tmp_path, snapshots=()),
+        described(tmp_path, snapshots=[tmp_path / "weights.pt"]),
+    )
     assert len({victim_key(one, "data") for one in every}) == 3
 
 
 def test_a_file_that_is_missing_changed_or_of_another_network_is_told(tmp_path: Path) -> None:
     trained(tmp_path)
     with pytest.raises(UserError, match="there are no weights at"):
-        described(tmp_path, earlier="none.pt")
+        described(tmp_path, snapshots=["none.pt"])
     spec, there = described(tmp_path), tmp_path / "earlier.pt"
     there.write_bytes(there.read_bytes() + b"0")
     with pytest.raises(UserError, match=r"earlier\.pt changed while this ran"):

@@ -1,0 +1,119 @@
+"""Releases of the weights in the place of a start: of three, what momentum remembers is taken off."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+import torch
+from attacking import context
+from torch import Tensor
+
+from attacks.unknown_start import NO_SNAPSHOTS
+from attacks.unknown_start.releases import without_momentum
+from attacks.unknown_start.stretches import BETWEEN, BETWEEN_THREE, stretches
+
+LAYER, BIAS = "layers.0.weight", "layers.0.bias"
+BETA, STEPS = 0.8, 4
+"""Of the descent: beta, and the steps between two releases."""
+
+
+def released(images: Tensor, beta: float = BETA, decay: float = 0.0, lr: float = 1e-3) -> list[dict[str, Tensor]]:
+    """Three releases of a descent, float32, whose gradient at step t is a random column times row t of images (T, d).
+
+    The first release is 2 STEPS before the last step.
+    """
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.randn(30, images.shape[1], generator=generator, dtype=torch.float64)
+    bias, mean, mean_of_bias = torch.zeros(30).double(), torch.zeros_like(weights), torch.zeros(30).double()
+    kept = []
+    for left, image in zip(range(len(images) - 1, -1, -1), images, strict=True):
+        errors = torch.randn(30, generator=generator, dtype=torch.float64)
+        mean = beta * mean + errors[:, None] * image + decay * weights
+        mean_of_bias = beta * mean_of_bias + errors
+        weights, bias = weights - lr * mean, bias - lr * mean_of_bias
+        if left in (2 * STEPS, STEPS, 0):
+            kept.append({LAYER: weights.float(), BIAS: bias.float()})
+    return kept
+
+
+def images(count: int = 40, pixels: int = 50) -> Tensor:
+    return torch.randn(count, pixels, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+def outside(rows: Tensor, span: Tensor) -> float:
+    """The share of the length of rows (h, d) that lies outside a span of rows."""
+    basis = torch.linalg.qr(span.T).Q
+    return float((rows - rows @ basis @ basis.T).norm() / rows.norm())
+
+
+@pytest.mark.parametrize("beta", [0.5, 0.8, 0.9])
+def test_of_three_releases_the_gradients_before_them_go_and_the_rest_stay(beta: float) -> None:
+    seen = images()
+    first, second, last = released(seen, beta)
+    before, gamma = without_momentum(first, second, last)
+    assert before is not None
+    assert gamma == pytest.approx(beta**STEPS, abs=5e-3)
+    rows = (before[LAYER] - last[LAYER]).double()
+    between = seen[1 - 2 * STEPS :]  # of the 2 B - 1 steps after the first that follows the first release
+    assert outside(rows, between) < 5e-3
+    assert min(outside(rows, between[[k for k in range(len(between)) if k != one]]) for one in range(7)) > 0.02
+    assert outside((last[LAYER] - second[LAYER]).double(), between) > 3 * outside(rows, between)
+
+
+def test_the_step_is_along_the_gradients_in_every_parameter_and_against_the_descent() -> None:
+    first, second, last = released(images())
+    before, gamma = without_momentum(first, second, last)
+    assert before is not None
+    steps = {key: gamma * (second[key] - first[key]) - (last[key] - second[key]) for key in last}
+    lengths = [float(((before[key] - last[key]) / steps[key]).median()) for key in (LAYER, BIAS)]
+    assert lengths[0] == pytest.approx(lengths[1], rel=1e-2)
+    assert min(lengths) > 0
+    assert float((before[LAYER] - last[LAYER]).norm() / last[LAYER].norm()) == pytest.approx(0.1, rel=1e-3)
+
+
+def test_without_momentum_next_to_nothing_is_taken_off() -> None:
+    _, gamma = without_momentum(*released(images(), beta=0.0))
+    assert gamma < 5e-3
+
+
+@pytest.mark.parametrize("pixels", [20, 50])
+def test_where_there_are_fewer_pixels_than_neurons_the_columns_tell(pixels: int) -> None:
+    _, gamma = without_momentum(*released(images(pixels=pixels)))
+    assert gamma == pytest.approx(BETA**STEPS, abs=5e-3)
+
+
+def test_a_layer_that_stayed_has_no_step() -> None:
+    first, second, last = released(images())
+    for one in (first, second):
+        one[LAYER] = last[LAYER]
+    assert without_momentum(first, second, last)[0] is None
+
+
+def test_each_three_that_follow_one_another_make_a_stretch() -> None:
+    first, second, last = released(images())
+    (stretch,) = stretches(view(first, last), context(), "snapshots", 0)
+    assert (stretch.begun, stretch.ended, stretch.flags) == (first, last, (BETWEEN,))
+    one, two = stretches(view(first, second, last, second), context(), "snapshots", 0)
+    assert one.ended is last
+    assert two.ended is second
+    assert one.begun is not None
+    torch.testing.assert_close(one.begun[LAYER], (without_momentum(first, second, last)[0] or {})[LAYER])
+    assert one.flags[0].startswith(f"{BETWEEN_THREE}: 0.4")
+
+
+def test_a_layer_that_stayed_leaves_the_former_release_for_the_start() -> None:
+    first = released(images())[0]
+    (stretch,) = stretches(view(first, first, first), context(), "snapshots", 0)
+    assert stretch.begun is first
+
+
+def test_one_release_tells_nothing() -> None:
+    for few in ((), released(images())[:1]):
+        with pytest.raises(ValueError, match=NO_SNAPSHOTS):
+            stretches(view(*few), context(), "snapshots", 0)
+
+
+def view(*releases: dict[str, Tensor]) -> Any:
+    return Mock(snapshots=releases)
