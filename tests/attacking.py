@@ -68,22 +68,22 @@ ORDINARY = VictimSpec(
     architecture=MLPSpec(hidden=(24, 20), outputs=10, biases="every", first_layer_scale=None),
     training=Ordinary(epochs=20, batch_size=5),
 )
-STATE, UPDATE, TWO_STATES = (
+STATE, UPDATE, STATES = (
     ORDINARY.model_copy(
         update={"name": f"digits-mlp-10-c10-{name}", "training": ORDINARY.training.model_copy(update=changes)}
     )
     for name, changes in (
         ("state", {"momentum_released": True}),
         ("update", {"momentum_released": True, "lora_rank": 8, "weight_decay": 0.0}),
-        ("checkpoints", {"optimiser": "adamw", "lr": 1e-3, "checkpoints": (1, 2)}),
+        ("checkpoints", {"optimiser": "adamw", "lr": 1e-3, "checkpoints": (1, 2, 3)}),
     )
 )
 OF_STATE = {"free_steps": 0, "start": "momentum"}
 STANDING_IN = {
     "momentum": (STATE, OF_STATE),
     "an update": (UPDATE, OF_STATE | {"lora": True, "signs": "both"}),
-    "checkpoints": (TWO_STATES, OF_STATE | {"start": "checkpoints"}),
-    "snapshots": (TWO_STATES, OF_STATE | {"start": "snapshots"}),
+    "checkpoints": (STATES, OF_STATE | {"start": "checkpoints"}),
+    "snapshots": (STATES, OF_STATE | {"start": "snapshots"}),
 }
 """Victims that release what stands in for a start, and the parameters of the separation that takes it."""
 BATCH_NORM = ORDINARY.model_copy(

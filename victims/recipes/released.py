@@ -76,7 +76,7 @@ class Released(Recipe):
 
     @property
     def on_the_way(self) -> tuple[tuple[Path, str], ...]:
-        """Files of weights at earlier points of the training, with their SHA-256: those given alone, or with a state."""
+        """Files of weights at earlier points of the training, with SHA-256: those given alone, or with a state."""
         if self.earlier_weights or self.earlier is None:
             return tuple(zip(self.earlier_weights, self.earlier_weights_sha256, strict=True))
         return ((self.earlier, self.earlier_sha256),)

@@ -114,7 +114,7 @@ def test_who_was_not_tested_is_told_with_the_way_out() -> None:
     told = words.verdict(every)
     assert told == [f"Not tested: {'; '.join(str(finding.threat) for finding in every)}."]
     assert [finding.threat for finding in every] == list(Threat)
-    told_once = [finding.sentence for finding in every if "release" in finding.sentence]
+    told_once = [finding.sentence for finding in every if "earlier release" in finding.sentence]
     assert told_once == [next(one.sentence for one in every if one.threat == Threat.START)]
     assert told_once[0].endswith("the start was not given; `initial` names its file, or that of an earlier release.")
     assert words.headline(every, N) == "No attack was run to its end, so nothing is known of what can be reconstructed."

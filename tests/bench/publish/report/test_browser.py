@@ -144,7 +144,7 @@ def test_it_is_legible_by_day_and_by_night(view: Callable[..., Page], built: Pat
         return parts.reduce((sum, part) => sum + Number(part), 0) / 765;
     }"""
     background = shown.locator("body").evaluate(luminance, "backgroundColor")
-    inks = [shown.locator(name).first.evaluate(luminance, "color") for name in ("h1", "td.number", ".note")]
+    inks = [shown.locator(name).first.evaluate(luminance, "color") for name in ("h1", "td[data-value]", ".note")]
     inks.append(shown.locator("figure svg text").first.evaluate(luminance, "fill"))
 
     assert (background > 0.5) == (scheme == "light")
