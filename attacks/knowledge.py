@@ -50,7 +50,7 @@ class Threat(StrEnum):
     WEIGHTS = "the weights alone"
     SEED = "the weights and a guessable seed"
     MOMENTUM = "the weights and the optimiser's state"
-    SNAPSHOTS = "two releases of the weights"
+    SNAPSHOTS = "several releases of the weights"
     CHECKPOINTS = "two checkpoints, each with the optimiser's state"
     START = "the weights and the start of the training"
     RELEASES = "the weights before and after a deletion"

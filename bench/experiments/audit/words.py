@@ -20,7 +20,7 @@ WHO = {
     Threat.WEIGHTS: "has the weights alone",
     Threat.SEED: "has the weights and guesses the seed of the start",
     Threat.MOMENTUM: "has the weights and the optimiser's state",
-    Threat.SNAPSHOTS: "has two releases of the weights",
+    Threat.SNAPSHOTS: "has several releases of the weights",
     Threat.CHECKPOINTS: "has two checkpoints of the training, each with the optimiser's state",
     Threat.START: "has the weights and the start of the training",
     Threat.RELEASES: "has the weights before and after a deletion",

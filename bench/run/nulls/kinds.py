@@ -43,6 +43,8 @@ def no_twin(run: Run, kind: Literal["untrained", "disjoint"]) -> str | None:
         return "an untrained network is its own start"
     if kind == "untrained" and {Knowledge.MOMENTUM, Knowledge.CHECKPOINTS} & run.knowledge:
         return "an untrained network's optimiser has kept nothing"
+    if kind == "untrained" and Knowledge.SNAPSHOTS in run.knowledge:
+        return "an untrained network was not released on the way"
     if run.victim.training.kind == "released":
         return "its training is not known here, so it has no twin"
     if kind == "untrained" and run.victim.training.kind == "kernel":

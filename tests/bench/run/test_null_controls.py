@@ -241,13 +241,17 @@ def test_nothing_to_score_and_unknown_names_are_one_line(scored: Bench, run: Ben
         ("kernel-query", "digits-krr-20", ("disjoint",)),
         ("glm", "cifar-mlp-100", ()),  # it declines this victim
         ("reconn", "digits-elu10-200", ()),
+        ("cocktail-party:checkpoints", "digits-mlp-20-c10-adamw-checkpoints", ("disjoint",)),
+        ("cocktail-party:snapshots", "digits-mlp-20-c10-adamw-checkpoints", ("disjoint",)),
     ],
 )
 def test_the_twins_of_a_run_are_those_that_its_null_controls_attack(
     attack: str, victim: str, twins: tuple[str, ...]
 ) -> None:
-    kind = registry.attacks().items[attack]
-    run = Run(kind, kind.Params(), "", "default", registry.victims().items[victim], 0)
+    name, _, variant = attack.partition(":")
+    kind = registry.attacks().items[name]
+    params = kind.Params(**kind.variants[variant]) if variant else kind.Params()
+    run = Run(kind, params, variant, "default", registry.victims().items[victim], 0)
     assert twins_of(run) == twins
     assert len(controls_of(run)) == len(twins)
     assert {one.twin for one in preparations(run, twins=True)} - {""} == set(twins)
