@@ -15,6 +15,15 @@ TWIN_SEED = 0
 """The seed of the attack on a twin, whatever that of the run."""
 
 
+UNTRAINED_LACKS = {
+    Knowledge.INITIAL_WEIGHTS: "an untrained network is its own start",
+    Knowledge.MOMENTUM: "an untrained network's optimiser has kept nothing",
+    Knowledge.CHECKPOINTS: "an untrained network's optimiser has kept nothing",
+    Knowledge.SNAPSHOTS: "an untrained network was not released on the way",
+}
+"""Why an attack that is told an item has no null control by an untrained network."""
+
+
 def wanted(protocol: Protocol, twins: bool) -> tuple[str, ...]:
     """Return the columns of null controls that a complete row under a protocol has, those of twins if `twins`."""
     if protocol.matching == "aligned":
@@ -39,12 +48,10 @@ def no_twin(run: Run, kind: Literal["untrained", "disjoint"]) -> str | None:
     """Return why no null control of a run attacks this twin of its victim, None if one does."""
     if run.victim.setting != "dataset":
         return f"a victim of the {run.victim.setting} setting has no twin"
-    if kind == "untrained" and Knowledge.INITIAL_WEIGHTS in run.knowledge:
-        return "an untrained network is its own start"
-    if kind == "untrained" and {Knowledge.MOMENTUM, Knowledge.CHECKPOINTS} & run.knowledge:
-        return "an untrained network's optimiser has kept nothing"
-    if kind == "untrained" and Knowledge.SNAPSHOTS in run.knowledge:
-        return "an untrained network was not released on the way"
+    if kind == "untrained":
+        for item, why in UNTRAINED_LACKS.items():
+            if item in run.knowledge:
+                return why
     if run.victim.training.kind == "released":
         return "its training is not known here, so it has no twin"
     if kind == "untrained" and run.victim.training.kind == "kernel":
