@@ -21,6 +21,7 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from attacks.unknown_start.momentum import before_a_step, first_matrix
+from victims.ordinary.difference import STATISTICS
 
 NEURONS = 1024
 """Rows of the first fully connected layer, at most, that tell gamma: more tell the same."""
@@ -34,20 +35,20 @@ Weights = dict[str, Tensor]
 def without_momentum(first: Weights, second: Weights, last: Mapping[str, Tensor]) -> tuple[Weights | None, float]:
     """Return the weights a step before the last release, along D_2 - gamma D_1, and gamma.
 
-    The weights are None where the first fully connected layer did not move.
+    The weights are None where the first fully connected layer did not move. Running statistics are those of the last.
 
     Args:
         first: the first of three releases, as many steps apart, by parameter name.
         second: the second.
         last: the third.
     """
-    name = first_matrix(last)
+    name, learnt = first_matrix(last), [key for key in last if not key.endswith(STATISTICS)]
     former, latter = (
-        {key: one[key].double() - other[key].double() for key in last}
+        {key: one[key].double() - other[key].double() for key in learnt}
         for one, other in ((second, first), (last, second))
     )
     gamma = _remembered(former[name], latter[name])
-    return before_a_step(last, {key: gamma * former[key] - latter[key] for key in last}), gamma
+    return before_a_step(last, {key: gamma * former[key] - latter[key] for key in learnt}), gamma
 
 
 def _remembered(former: Tensor, latter: Tensor) -> float:

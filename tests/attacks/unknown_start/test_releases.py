@@ -73,6 +73,15 @@ def test_the_step_is_along_the_gradients_in_every_parameter_and_against_the_desc
     assert float((before[LAYER] - last[LAYER]).norm() / last[LAYER].norm()) == pytest.approx(0.1, rel=1e-3)
 
 
+def test_running_statistics_are_those_of_the_last_release() -> None:
+    first, second, last = released(images())
+    for one, variance in ((first, 5.0), (second, 3.0), (last, 1.0)):
+        one["norms.0.running_var"], one["norms.0.num_batches_tracked"] = torch.tensor([variance]), torch.tensor(7)
+    before, _ = without_momentum(first, second, last)
+    assert before is not None
+    assert (float(before["norms.0.running_var"]), int(before["norms.0.num_batches_tracked"])) == (1.0, 7)
+
+
 def test_without_momentum_next_to_nothing_is_taken_off() -> None:
     _, gamma = without_momentum(*released(images(), beta=0.0))
     assert gamma < 5e-3
