@@ -185,7 +185,7 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         if params.start == "forgotten":
             at_rest = Held.at_rest(architecture, {k: value.to(ctx.device) for k, value in view.weights.items()}, n)
             return at_rest, () if at_rest else (NO_END,)
-        *_, stretch = stretches(view, ctx, params.start, params.seeds)
+        (stretch,) = stretches(view, ctx, params.start, params.seeds, last=True)
         guessed = stretch.flags
         if stretch.begun is None:
             return None, guessed

@@ -42,9 +42,10 @@ class CocktailPartyParams(AttackParams):
         start: "known" is told the initial weights; "guess" looks for the seed, below `seeds`, under which torch's
             default layers resemble the released weights too much for chance; "forgotten" takes W1 itself for what
             training has added, as after weight decay for long or from a tiny start; "momentum" takes what the
-            optimiser's running mean of the gradients adds (`attacks.unknown_start.momentum`); "snapshots" what each two
-            releases that follow one another differ by; "checkpoints" what the sum of the gradients between each two
-            checkpoints adds (`victims.equations.checkpoint`).
+            optimiser's running mean of the gradients adds (`attacks.unknown_start.momentum`); "snapshots" what two
+            releases differ by, or each three that follow one another (`attacks.unknown_start.releases`);
+            "checkpoints" what the sum of the gradients between each two checkpoints adds
+            (`victims.equations.checkpoint`).
         seeds: how many seeds are tried, from 0 on, where the start is guessed.
         images: where n comes from: "shown" reads it off the weights, and takes the directions above noise where
             they do not show it; "told" is told.
@@ -109,7 +110,7 @@ class CocktailPartyFeaturesParams(AttackParams):
         start: "known" is told the initial weights; "guess" looks for the seed, below `seeds`, under which torch's
             default layers resemble the first convolution too much for chance; "forgotten" takes the layer itself for
             what training has added, as after weight decay for long or from a tiny start; "momentum", "snapshots" and
-            "checkpoints" as for `cocktail-party`.
+            "checkpoints" as for `cocktail-party`, of the last states alone.
         seeds: how many seeds are tried, from 0 on, where the start is guessed.
         images: how many directions are searched: "shown" reads it off the weights by `missed`; "told" is told n, and
             searches as many.

@@ -163,7 +163,8 @@ class SourceSeparation:
 def each_in_turn(separations: Sequence[SourceSeparation], parts: Parts) -> list[Separated]:
     """Return what separations of several spans end with, one after another.
 
-    Each has an equal share of the budget, and what those before it left of theirs.
+    Each has an equal share of the budget, and what those before it left of theirs. The budget counts as spent if one of
+    them has spent its share.
 
     Args:
         separations: one or more, with these parts.

@@ -27,8 +27,8 @@ def declined(victim: VictimSpec, start: str, otherwise: str, kinds: Sequence[str
 
     Args:
         victim: the victim.
-        start: "known" where the start is told, "guess" where its seed is sought, "momentum" or "checkpoints" where
-            the optimiser's state, or two states of the training, are told in its place.
+        start: "known" where the start is told, "guess" where its seed is sought, "momentum", "snapshots" or
+            "checkpoints" where the optimiser's state, releases, or states of the training are told in its place.
         otherwise: what to set where it was not kept.
         kinds: of networks that the attack takes.
     """

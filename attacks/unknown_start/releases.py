@@ -29,13 +29,17 @@ GRID = 25
 """So many values of gamma in [0, 1) are tried before it is sought around the best: several may be better than those
 beside them."""
 
+SHARPEST = 1e-7
+"""How near gamma is sought: what is left of the first difference is to be below the rounding of the weights."""
+
 Weights = dict[str, Tensor]
 
 
 def without_momentum(first: Weights, second: Weights, last: Mapping[str, Tensor]) -> tuple[Weights | None, float]:
     """Return the weights a step before the last release, along D_2 - gamma D_1, and gamma.
 
-    The weights are None where the first fully connected layer did not move. Running statistics are those of the last.
+    The weights are None where the first fully connected layer stayed at last, or there is none. Running statistics are
+    those of the last.
 
     Args:
         first: the first of three releases, as many steps apart, by parameter name.
@@ -43,6 +47,8 @@ def without_momentum(first: Weights, second: Weights, last: Mapping[str, Tensor]
         last: the third.
     """
     name, learnt = first_matrix(last), [key for key in last if not key.endswith(STATISTICS)]
+    if not name or torch.equal(second[name], last[name]):
+        return None, 0.0
     former, latter = (
         {key: one[key].double() - other[key].double() for key in learnt}
         for one, other in ((second, first), (last, second))
@@ -64,7 +70,9 @@ def _remembered(former: Tensor, latter: Tensor) -> float:
         squares = torch.linalg.eigvalsh(own - gamma * cross + gamma**2 * other)
         return float((squares / squares.sum()).clamp_min(least).log().sum())
 
+    if not former.any():
+        return 0.0
     best = min((index / GRID for index in range(GRID)), key=volume)
     around = max(best - 1 / GRID, 0.0), min(best + 1 / GRID, 1.0)
-    found: float = minimize_scalar(volume, bounds=around, method="bounded", options={"xatol": 1e-4}).x
-    return found
+    found: float = minimize_scalar(volume, bounds=around, method="bounded", options={"xatol": SHARPEST}).x
+    return min(best, found, key=volume)

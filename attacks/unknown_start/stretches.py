@@ -1,7 +1,7 @@
 """The stretches of a training that an attack looks at: the weights at the beginning and at the end of each.
 
-Most have one: from the start to the release. Of several states that a training left on the way, each two that follow
-one another make a stretch, whose images are its own views of them.
+Most have one: from the start to the release. Of several checkpoints each two that follow one another make a stretch, of
+several releases each three, or the only two. A stretch shows its own views of the images.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class Stretch:
     flags: tuple[str, ...]
 
 
-def stretches(view: VictimView, ctx: AttackContext, start: Start, seeds: int) -> tuple[Stretch, ...]:
+def stretches(
+    view: VictimView, ctx: AttackContext, start: Start, seeds: int, last: bool = False
+) -> tuple[Stretch, ...]:
     """Return the stretches that a way to have the start leads to, one or more, in the order of the training.
 
     Args:
@@ -56,11 +58,13 @@ def stretches(view: VictimView, ctx: AttackContext, start: Start, seeds: int) ->
             "checkpoints" a step before the second of two states, along the sum of
             the gradients between them; others are those of `initial_weights`.
         seeds: how many seeds are tried, from 0 on.
+        last: whether the last stretch alone is returned.
 
     Raises:
         ValueError: the victim has no one start to tell, no momentum, no earlier release, or no two checkpoints of one
             training.
     """
+    ctx.resume()  # what was spent before an interruption counts while weights are compared
     match start:
         case "momentum":
             if view.momentum is None:
@@ -68,9 +72,9 @@ def stretches(view: VictimView, ctx: AttackContext, start: Start, seeds: int) ->
             before, ended = before_a_step(view.weights, view.momentum), view.weights
             return (Stretch(before, ended, (ALONG_MOMENTUM if before else NO_MEAN,)),)
         case "snapshots":
-            return _between_releases(view.snapshots)
+            return _between_releases(view.snapshots[-3:] if last else view.snapshots)
         case "checkpoints":
-            return _between_checkpoints(view.checkpoints)
+            return _between_checkpoints(view.checkpoints[-2:] if last else view.checkpoints)
         case _:
             begun, flags = initial_weights(view, ctx, start, seeds)
             return (Stretch(begun, view.weights, flags),)
@@ -84,7 +88,8 @@ def _between_releases(releases: Sequence[dict[str, Tensor]]) -> tuple[Stretch, .
     found = []
     for first, second, third in zip(releases, releases[1:], releases[2:], strict=False):
         begun, gamma = without_momentum(first, second, third)
-        found.append(Stretch(begun or second, third, (f"{BETWEEN_THREE}: {gamma:.3f}",)))
+        flag = f"{BETWEEN_THREE}: {gamma:.3f}" if begun else BETWEEN
+        found.append(Stretch(begun or second, third, (flag,)))
     return tuple(found)
 
 

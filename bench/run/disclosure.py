@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -191,9 +192,7 @@ def _facts(victim: Victim) -> Facts:
         Knowledge.LOGITS: None,
         Knowledge.INITIAL_WEIGHTS: victim.start if victim.spec.tells_start else None,
         Knowledge.EARLIER_WEIGHTS: victim.earlier,
-        Knowledge.SNAPSHOTS: (*victim.earlier, weights)
-        if victim.earlier
-        else tuple(state.weights for state in checkpoints),
+        Knowledge.SNAPSHOTS: _releases(victim, weights, checkpoints),
         Knowledge.MOMENTUM: victim.momentum if victim.spec.tells_momentum else None,
         Knowledge.CHECKPOINTS: checkpoints,
         Knowledge.TRAINING_IMAGES: (torch.from_numpy(split.inputs), labels),
@@ -201,6 +200,27 @@ def _facts(victim: Victim) -> Facts:
     if isinstance(training, Ordinary):
         facts[Knowledge.TRAINING] = training
     return {item: facts[item] for item in facts.keys() - unknown(victim.spec)}
+
+
+def _releases(
+    victim: Victim, weights: dict[str, Tensor], checkpoints: tuple[Checkpoint, ...]
+) -> tuple[dict[str, Tensor], ...]:
+    """Return the weights at the last points of a training that are as many epochs apart, the release among them.
+
+    Where no weights were released on the way they are those of the checkpoints. Of a model of one's own they are all.
+    """
+    training = victim.spec.training
+    if not isinstance(training, Ordinary):
+        return (*victim.earlier, weights) if victim.earlier else ()
+    if victim.earlier:
+        return (*victim.earlier, weights)[-evenly_spaced((*training.snapshots, training.epochs)) :]
+    return tuple(state.weights for state in checkpoints)[-evenly_spaced(training.checkpoints) :]
+
+
+def evenly_spaced(epochs: Sequence[int]) -> int:
+    """Return how many of the last of some rising numbers are as far from one another as the last two; at least 2."""
+    gaps = [after - before for before, after in pairwise(epochs)]
+    return 1 + next((count for count, gap in enumerate(reversed(gaps)) if gap != gaps[-1]), len(gaps))
 
 
 def _informed_facts(victim: InformedVictim) -> Facts:

@@ -100,7 +100,7 @@ def released(
     weights, start = _absolute(weights), None if initial is None else _absolute(initial)
     state = None if optimiser is None else _absolute(optimiser)
     before, state_before = _earlier(name, earlier, state)
-    on_the_way = tuple(map(_absolute, (snapshots,) if isinstance(snapshots, (str, Path)) else snapshots))
+    on_the_way = _on_the_way(name, snapshots)
     if images is not None and records is not None:
         raise UserError(f"victim {name}: give `images` or `records`, not both")
     if records is None and held_out is not None:
@@ -115,6 +115,8 @@ def released(
         shape = (1, 1, len(columns))
     _require_told(name, dataset, shape, mean, n_trained, class_balance, table=bool(columns))
     _require_files(name, (weights, start, before, *on_the_way), (state, state_before))
+    hashes = tuple(map(sha256_file, on_the_way))
+    _require_apart(name, (*on_the_way, weights), (*hashes, sha256_file(weights)))
     if network is None and weights.suffix != SUFFIX:
         raise UserError(f"victim {name}: give `network`, which builds the module of {weights}, or an .onnx file")
     build, apart = network or partial(onnx_module, weights), None if held_out is None else _absolute(held_out)
@@ -152,7 +154,7 @@ def released(
             earlier_state=state_before,
             earlier_state_sha256=_sha256(state_before),
             earlier_weights=on_the_way,
-            earlier_weights_sha256=tuple(map(sha256_file, on_the_way)),
+            earlier_weights_sha256=hashes,
             network=build,
             network_sha256=tree_sha256(Path(code).read_text(encoding="utf-8")) if code else "",
             mean="training" if _of_training(mean) else _one_each(name, "mean", mean, numbers, each),
@@ -204,6 +206,22 @@ def _earlier(name: str, earlier: object, state: Path | None) -> tuple[Path | Non
         raise UserError(f"victim {name}: `earlier` needs `optimiser`, the state at the end of the same training")
     weights_before, state_before = map(_absolute, files)
     return weights_before, state_before
+
+
+def _on_the_way(name: str, snapshots: object) -> tuple[Path, ...]:
+    """Return the files of weights on the way, in their order; raises UserError where they are no list of files."""
+    every = (snapshots,) if isinstance(snapshots, (str, Path)) else snapshots
+    if not isinstance(every, (tuple, list)) or not all(isinstance(one, (str, Path)) for one in every):
+        hint = "expected a list of files of weights, the earliest first"
+        raise UserError(f"victim {name}: snapshots = {snapshots!r}; {hint}")
+    return tuple(map(_absolute, every))
+
+
+def _require_apart(name: str, files: Sequence[Path], hashes: Sequence[str]) -> None:
+    """Raise a UserError where two files of weights, of one training, hold the same."""
+    for file, former, one, other in zip(files, files[1:], hashes, hashes[1:], strict=False):
+        if one == other:
+            raise UserError(f"victim {name}: {file} and {former} are the same weights; `snapshots` are earlier ones")
 
 
 def _require_told(

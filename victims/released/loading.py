@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from victims.base import Victim
 from victims.cache import origin
@@ -55,13 +56,26 @@ def load(spec: VictimSpec, dataset_sha256: str, notice: Callable[[str], None]) -
         state = training.state, training.state_sha256
         momentum = momentum_of(spec.name, training.network, training.weights, *state, shape)
     checkpoints = () if training.earlier is None else progress_of(spec.name, training, shape)
-    way = training.on_the_way
-    earlier = tuple(loaded(spec.name, training.network, *file, shape).state_dict() for file in way)
+    earlier = tuple(_earlier(spec.name, training, *file, shape) for file in training.on_the_way)
     made = origin(training.weights_sha256, dataset_sha256, torch.device("cpu"), train_s=0.0)
     card = describe(spec, model, split, made)
     if not (math.isfinite(card.train_loss) if spec.n else _finite_at_zero(model, shape)):
         raise UserError(f"victim {spec.name}: its outputs are not finite; do weights and normalisation fit?")
     return Victim(card, model, split, scale, start, earlier, momentum, checkpoints, units)
+
+
+def _earlier(name: str, training: Released, weights: Path, sha256: str, shape: Shape) -> dict[str, Tensor]:
+    """Return weights on the way as attacks see them, normalised as the release is, so that they differ by steps alone.
+
+    Raises:
+        UserError: as for `loaded`.
+    """
+    assert training.network is not None
+    state, taken = started(name, training.network, weights, sha256, shape, end=training.weights)
+    if taken:
+        lacks = f"it has no {', '.join(taken)} of this shape"
+        raise UserError(f"victim {name}: {weights} does not fit the network: {lacks}")
+    return state
 
 
 def _as_inputs(data: Given, training: Released) -> tuple[Split, np.ndarray, Units | None]:

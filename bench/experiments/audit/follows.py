@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 START = "the weights that its training started from (`initial` in its file), which others have too if they are public"
 STATE = "the optimiser's state at its end (`optimiser` in its file), which others have too if it was released"
+ON_THE_WAY = "the weights of earlier epochs (`snapshots` in its file), which others have too if they were released"
 EARLIER = "an earlier checkpoint (`earlier` in its file), which others have too if they have the folder of the training"
 LONGER = 4
 """Times as long as they had, for attacks that their time ended."""
@@ -45,6 +46,9 @@ def with_more(
     if training.state is None:
         known = training.model_copy(update={"state": training.weights})
         pretended[STATE] = victim.model_copy(update={"training": known})
+    if not training.on_the_way:
+        files: dict[str, object] = {"earlier_weights": (training.weights,), "earlier_weights_sha256": ("",)}
+        pretended[ON_THE_WAY] = victim.model_copy(update={"training": training.model_copy(update=files)})
     if training.earlier is None:
         files = {"state": training.state or training.weights, "earlier": training.weights}
         pretended[EARLIER] = victim.model_copy(update={"training": training.model_copy(update=files)})
@@ -60,6 +64,8 @@ def with_more(
         what: [one.name for one in prospects(kinds, spec, None) if one.outlook is Outlook.OPEN and one.name in declined]
         for what, spec in pretended.items()
     }
+    if EARLIER in opened:  # an earlier checkpoint has weights, which alone open some of these
+        opened[EARLIER] = [name for name in opened[EARLIER] if name not in opened.get(ON_THE_WAY, ())]
     return {what: names for what, names in opened.items() if names}
 
 

@@ -17,8 +17,8 @@ from attacks.cocktail_party import CocktailParty
 from attacks.cocktail_party_features import CocktailPartyFeatures
 from attacks.knowledge import threat_of
 from attacks.unknown_start import NO_CHECKPOINTS, NO_SNAPSHOTS
-from attacks.unknown_start.stretches import STAYED
-from bench.run.disclosure import view_of
+from attacks.unknown_start.stretches import BETWEEN, BETWEEN_THREE, STAYED
+from bench.run.disclosure import evenly_spaced, view_of
 from victims.base import Victim
 from victims.networks import CNNSpec
 from victims.recipes import Augmentation
@@ -105,13 +105,28 @@ def test_stretches_share_a_budget() -> None:
     assert float(each.min()) > 0.72  # .71 is what a mixture has that no step has changed
 
 
-@pytest.mark.parametrize(("optimiser", "least"), [("sgd", 18), ("adamw", 11)])
-def test_two_releases_of_the_weights_show_images_without_a_state(optimiser: str, least: int) -> None:
+@pytest.mark.parametrize(
+    ("optimiser", "snapshots", "least"), [("sgd", (38,), 18), ("adamw", (38,), 11), ("sgd", (36, 38), 18)]
+)
+def test_releases_of_the_weights_show_images_without_a_state(
+    optimiser: str, snapshots: tuple[int, ...], least: int
+) -> None:
     """Adam's steps are scaled entry by entry, by what no release tells."""
     recipe = {"optimiser": optimiser, "lr": 0.02 if optimiser == "sgd" else 1e-3}
-    victim = victim_of(released(**recipe, checkpoints=(), snapshots=(20, 22)))
+    victim = victim_of(released(**recipe, checkpoints=(), snapshots=snapshots))
     assert not victim.checkpoints
-    assert int((cosines(victim, found_by("snapshots", victim)) > 0.9).sum()) >= least
+    found = attacked(CocktailParty(CocktailParty.Params(start="snapshots")), victim)
+    assert found.flags[0].startswith(BETWEEN if len(snapshots) == 1 else BETWEEN_THREE)
+    assert int((cosines(victim, found.candidates) > 0.9).sum()) >= least
+
+
+def test_releases_that_are_not_as_far_apart_as_the_last_two_are_not_told() -> None:
+    assert [evenly_spaced(epochs) for epochs in ((1, 3, 10), (36, 38, 40), (1, 20, 30, 40), (2, 3))] == [2, 3, 3, 2]
+    victim = victim_of(released(checkpoints=(), snapshots=(3, 20, 30)))
+    told = view_of(victim, frozenset({Knowledge.SNAPSHOTS}), CPU).snapshots
+    assert len(told) == 3
+    for weights, one in zip(told, (*victim.earlier[1:], victim.model.state_dict()), strict=True):
+        assert torch.equal(weights["layers.0.weight"], one["layers.0.weight"])
 
 
 @pytest.mark.parametrize("kind", [CocktailParty, CocktailPartyFeatures])

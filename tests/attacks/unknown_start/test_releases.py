@@ -7,6 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+import torch.nn.functional as F
 from attacking import context
 from torch import Tensor
 
@@ -54,7 +55,7 @@ def test_of_three_releases_the_gradients_before_them_go_and_the_rest_stay(beta: 
     first, second, last = released(seen, beta)
     before, gamma = without_momentum(first, second, last)
     assert before is not None
-    assert gamma == pytest.approx(beta**STEPS, abs=5e-3)
+    assert gamma == pytest.approx(beta**STEPS, abs=1e-4)
     rows = (before[LAYER] - last[LAYER]).double()
     between = seen[1 - 2 * STEPS :]  # of the 2 B - 1 steps after the first that follows the first release
     assert outside(rows, between) < 5e-3
@@ -93,11 +94,15 @@ def test_where_there_are_fewer_pixels_than_neurons_the_columns_tell(pixels: int)
     assert gamma == pytest.approx(BETA**STEPS, abs=5e-3)
 
 
-def test_a_layer_that_stayed_has_no_step() -> None:
+def test_a_layer_that_stayed_at_last_has_no_step_and_of_one_that_stayed_before_nothing_is_taken_off() -> None:
     first, second, last = released(images())
-    for one in (first, second):
-        one[LAYER] = last[LAYER]
-    assert without_momentum(first, second, last)[0] is None
+    assert without_momentum(first, last, {**second, LAYER: last[LAYER].clone()}) == (None, 0.0)
+    before, gamma = without_momentum(second, {**first, LAYER: second[LAYER].clone()}, last)
+    assert gamma == 0
+    assert before is not None
+    steps = [F.normalize((one - last[LAYER]).flatten(), dim=0) for one in (before[LAYER], second[LAYER])]
+    torch.testing.assert_close(*steps, atol=1e-4, rtol=0)
+    assert without_momentum(*[{BIAS: one[BIAS]} for one in (first, second, last)]) == (None, 0.0)
 
 
 def test_each_three_that_follow_one_another_make_a_stretch() -> None:
@@ -113,9 +118,19 @@ def test_each_three_that_follow_one_another_make_a_stretch() -> None:
 
 
 def test_a_layer_that_stayed_leaves_the_former_release_for_the_start() -> None:
-    first = released(images())[0]
-    (stretch,) = stretches(view(first, first, first), context(), "snapshots", 0)
-    assert stretch.begun is first
+    last = released(images())[2]
+    one, two = ({**last, BIAS: last[BIAS] + shift} for shift in (1, 2))
+    (stretch,) = stretches(view(one, two, last), context(), "snapshots", 0)
+    assert stretch.begun is two
+    assert stretch.flags == (BETWEEN,)
+
+
+def test_the_last_stretch_alone_is_of_the_last_releases() -> None:
+    first, second, last = released(images())
+    (stretch,) = stretches(view(second, first, second, last), context(), "snapshots", 0, last=True)
+    assert stretch.ended is last
+    assert stretch.begun is not None
+    torch.testing.assert_close(stretch.begun[LAYER], (without_momentum(first, second, last)[0] or {})[LAYER])
 
 
 def test_one_release_tells_nothing() -> None:

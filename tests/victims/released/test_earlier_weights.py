@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from victims.cache import victim_key
 from victims.defences.spec import Noise, Rounding
 from victims.errors import UserError
 from victims.obtain import obtain
+from victims.recipes import Released
 from victims.released import released
 from victims.spec import VictimSpec
 
@@ -33,14 +36,14 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(3072, 60), nn.ReLU(), nn.Linear(60, 10))
 
 
-def trained(folder: Path) -> None:
+def trained(folder: Path, build: Callable[[], nn.Module] = network) -> None:
     """Leave the weights after 30 and after 32 epochs of SGD on two photos of each of ten classes, and the photos."""
     raw = datasets.load("photos", None)
     images, labels = raw.train_images[::10], raw.train_labels[::10]
     np.savez(folder / "images.npz", train_images=images.transpose(0, 2, 3, 1), train_labels=labels)
     inputs, classes = torch.from_numpy((images - 0.5) / 0.25).float(), torch.from_numpy(labels)
     torch.manual_seed(3)
-    model = network()
+    model = build()
     optimiser = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.5)
     for epoch in range(32):
         if epoch == 30:
@@ -50,11 +53,12 @@ def trained(folder: Path) -> None:
             F.cross_entropy(model(inputs[batch]), classes[batch]).backward()
             optimiser.step()
     torch.save(model.state_dict(), folder / "weights.pt")
+    torch.save(optimiser.state_dict(), folder / "optimizer.pt")
 
 
 def described(folder: Path, **options: Any) -> VictimSpec:
     given = {"weights": folder / "weights.pt", "images": folder / "images.npz", "snapshots": [folder / "earlier.pt"]}
-    return released("mine", network=network, mean=0.5, std=0.25, **given | options)
+    return released("mine", mean=0.5, std=0.25, **{"network": network} | given | options)
 
 
 def loaded(spec: VictimSpec) -> Victim:
@@ -99,14 +103,61 @@ def test_a_defence_on_release_is_on_them_too_with_noise_of_their_own(tmp_path: P
     assert len(rounded[name][0].unique()) <= 255 < len(before[name][0].unique())
 
 
-def test_what_they_hold_is_in_the_key(tmp_path: Path) -> None:
+def test_what_they_hold_is_in_the_key_and_where_they_lie_is_not(tmp_path: Path) -> None:
     trained(tmp_path)
-    every = (
-        described(tmp_path),
-        described(tmp_path, snapshots=()),
-        described(tmp_path, snapshots=[tmp_path / "weights.pt"]),
-    )
-    assert len({victim_key(one, "data") for one in every}) == 3
+    plain = described(tmp_path, snapshots=())
+    assert not [field for field in plain.identity()["training"] if field.startswith("earlier")]
+    copied = shutil.copy(tmp_path / "earlier.pt", tmp_path / "copy.pt")
+    assert victim_key(described(tmp_path, snapshots=[copied]), "data") == victim_key(described(tmp_path), "data")
+    torch.save(network().state_dict(), tmp_path / "other.pt")
+    others = described(tmp_path), described(tmp_path, snapshots=[tmp_path / "other.pt"])
+    assert len({victim_key(one, "data") for one in (plain, *others)}) == 3
+
+
+def test_several_are_told_in_their_order_and_the_release_last(tmp_path: Path) -> None:
+    trained(tmp_path)
+    torch.save({name: value + 1 for name, value in torch.load(tmp_path / "earlier.pt").items()}, tmp_path / "more.pt")
+    files = ["more.pt", "earlier.pt"]
+    victim = loaded(described(tmp_path, snapshots=[tmp_path / file for file in files]))
+    told = view_of(victim, frozenset({Knowledge.SNAPSHOTS}), CPU).snapshots
+    for weights, file in zip(told, (*files, "weights.pt"), strict=True):
+        torch.testing.assert_close(weights[WEIGHTS[1]], torch.load(tmp_path / file)[WEIGHTS[0]])
+
+
+def test_the_weights_of_an_earlier_checkpoint_are_told_where_no_others_are(tmp_path: Path) -> None:
+    trained(tmp_path)
+    pair = {"earlier": (tmp_path / "earlier.pt", tmp_path / "optimizer.pt"), "optimiser": tmp_path / "optimizer.pt"}
+    torch.save(network().state_dict(), tmp_path / "more.pt")
+    for files, told in (((), "earlier.pt"), ([tmp_path / "more.pt"], "more.pt")):
+        training = described(tmp_path, snapshots=files, **pair).training
+        assert isinstance(training, Released)
+        assert [file.name for file, _ in training.on_the_way] == [told]
+
+
+def test_they_are_normalised_as_the_release_is_so_that_images_span_what_they_differ_by(tmp_path: Path) -> None:
+    def normalised() -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(3072, 60), nn.BatchNorm1d(60), nn.ReLU(), nn.Linear(60, 10))
+
+    trained(tmp_path, normalised)
+    victim = loaded(described(tmp_path, network=normalised))
+    before, after = view_of(victim, frozenset({Knowledge.SNAPSHOTS}), CPU).snapshots
+    moved = (after[WEIGHTS[1]] - before[WEIGHTS[1]]).double()
+    basis = torch.linalg.qr(torch.from_numpy(victim.split.inputs).flatten(1).double().T).Q
+    assert float((moved - moved @ basis @ basis.T).norm() / moved.norm()) < 1e-2
+
+
+@pytest.mark.parametrize("wrong", [None, 5, [None], [("earlier.pt", "optimizer.pt")], {"earlier.pt"}])
+def test_what_is_no_list_of_files_is_told(wrong: object, tmp_path: Path) -> None:
+    trained(tmp_path)
+    with pytest.raises(UserError, match="expected a list of files of weights, the earliest first"):
+        described(tmp_path, snapshots=wrong)
+
+
+def test_the_release_itself_is_no_earlier_one(tmp_path: Path) -> None:
+    trained(tmp_path)
+    for files in (["weights.pt"], ["earlier.pt", "weights.pt"], ["earlier.pt", "earlier.pt"]):
+        with pytest.raises(UserError, match="are the same weights; `snapshots` are earlier ones"):
+            described(tmp_path, snapshots=[tmp_path / file for file in files])
 
 
 def test_a_file_that_is_missing_changed_or_of_another_network_is_told(tmp_path: Path) -> None:
@@ -118,5 +169,5 @@ def test_a_file_that_is_missing_changed_or_of_another_network_is_told(tmp_path: 
     with pytest.raises(UserError, match=r"earlier\.pt changed while this ran"):
         loaded(spec)
     torch.save(nn.Linear(2, 3).state_dict(), there)
-    with pytest.raises(UserError, match=r"earlier\.pt"):
+    with pytest.raises(UserError, match=r"earlier\.pt does not fit the network"):
         loaded(described(tmp_path))
