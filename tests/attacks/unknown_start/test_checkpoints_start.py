@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -15,7 +17,9 @@ from attacks import context as contexts
 from attacks.base import Attack, Knowledge, Threat
 from attacks.cocktail_party import CocktailParty
 from attacks.cocktail_party_features import CocktailPartyFeatures
+from attacks.independent_components.rounds import Separated, each_in_turn
 from attacks.knowledge import threat_of
+from attacks.optimisation.parts import Parts
 from attacks.unknown_start import NO_CHECKPOINTS, NO_SNAPSHOTS
 from attacks.unknown_start.stretches import BETWEEN, BETWEEN_THREE, STAYED
 from bench.run.disclosure import evenly_spaced, view_of
@@ -78,11 +82,13 @@ def test_each_two_states_that_follow_one_another_show_their_views_of_the_images(
     torch.testing.assert_close(alike.amax(1), torch.ones(len(second)), atol=1e-2, rtol=0)
 
 
+@pytest.mark.parametrize("rounds", [0, 1])
 def test_an_attack_that_is_interrupted_in_a_later_stretch_goes_on_as_if_it_had_not_been(
-    monkeypatch: pytest.MonkeyPatch,
+    rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(contexts, "CHECKPOINT_SECONDS", 0.0)
-    victim, attack = victim_of(released(checkpoints=(20, 21, 22))), CocktailParty(STATES)
+    params = STATES.model_copy(update={"rounds": rounds, "round_steps": 5})
+    victim, attack = victim_of(released(checkpoints=(20, 21, 22))), CocktailParty(params)
     view, whole = view_of(victim, attack.knowledge, CPU), attacked(attack, victim)
     recorded = Recorded(range(1, 100))
     attack.reconstruct(view, replace(context(), checkpoints=recorded))
@@ -92,6 +98,30 @@ def test_an_attack_that_is_interrupted_in_a_later_stretch_goes_on_as_if_it_had_n
         again = attack.reconstruct(view, replace(context(seed=5), checkpoints=Left(checkpoint)))
         assert torch.equal(again.candidates, whole.candidates)
         assert again.grad_evals == whole.grad_evals
+
+
+def test_a_stretch_begins_at_its_own_rows_after_another_one_whose_rounds_ended() -> None:
+    victim = victim_of(released(checkpoints=(20, 21, 22)))
+    params = STATES.model_copy(update={"rounds": 1, "round_steps": 5})
+    alone = attacked(CocktailParty(params), replace(victim, checkpoints=victim.checkpoints[1:])).candidates
+    both = attacked(CocktailParty(params), victim).candidates
+    alike = F.normalize(both[-len(alone) :].flatten(1)) @ F.normalize(alone.flatten(1)).T
+    assert int((alike.amax(1) > 0.9).sum()) >= 15
+
+
+def test_the_budget_is_spent_if_one_stretch_has_spent_its_share() -> None:
+    parts, shares = Parts(context(), 10), list[float]()
+
+    def ended(cut: bool) -> Separated:
+        parts.stopped |= cut
+        shares.append(parts.share)
+        return Separated.begun(torch.eye(3))
+
+    separations: list[Any] = [Mock(span=Mock(basis=torch.eye(3)), run=partial(ended, cut)) for cut in (True, False)]
+    assert len(each_in_turn(separations, parts)) == 2
+    assert shares == [0.5, 1.0]
+    assert parts.ctx.stopped
+    assert not each_in_turn(separations[1:], Parts(context(), 10))[0].settled
 
 
 def test_stretches_share_a_budget() -> None:
