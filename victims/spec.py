@@ -210,7 +210,7 @@ class VictimSpec(Retrainable):
 
     @property
     def tells_snapshots(self) -> bool:
-        """Whether an attacker can be told weights on the way, defended as the release is, or a checkpoint's."""
+        """Whether an attacker can be told weights on the way: released ones, defended likewise, or a checkpoint's."""
         given = isinstance(self.training, Released) and self.training.on_the_way
         released = isinstance(self.training, Ordinary) and self.training.snapshots
         return bool(given or released or self.tells_checkpoints)

@@ -8,8 +8,9 @@ g_(t+j) leaves
     D_2 - gamma D_1 = -lr sum_(i=1..B) sum_(j=1..B) beta^(B-j) g_(i+j),    gamma = beta^B,
 
 with g_1 the gradient of the first step: those of the 2 B - 1 steps after it and of no other, so that it has as many
-directions as these have images. Every other gamma leaves more, and noise fills fewer directions of length 1 then. So
-the difference of the least volume for its length tells gamma.
+directions as these have images, and W1's own where decay is in the gradient. Where every step saw new views of images
+every other gamma leaves more, and noise fills fewer directions of length 1 then. So the difference of the least volume
+for its length tells gamma.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ GRID = 25
 """So many values of gamma in [0, 1) are tried before it is sought around the best: several may be better than those
 beside them."""
 
+MOST = 0.99
+"""A larger gamma is that of decay, which makes a difference of full rank as no image does."""
 SHARPEST = 1e-7
 """How near gamma is sought: what is left of the first difference is to be below the rounding of the weights."""
 
@@ -38,8 +41,9 @@ Weights = dict[str, Tensor]
 def without_momentum(first: Weights, second: Weights, last: Mapping[str, Tensor]) -> tuple[Weights | None, float]:
     """Return the weights a step before the last release, along D_2 - gamma D_1, and gamma.
 
-    The weights are None where the first fully connected layer stayed at last, or there is none. Running statistics are
-    those of the last.
+    The weights are None where the first fully connected layer stayed at last, or there is none, or where gamma is so
+    near to 1 that it is no momentum: what weight decay adds is nearly the same each time, and hides it where gradients
+    are small. Running statistics are those of the last.
 
     Args:
         first: the first of three releases, as many steps apart, by parameter name.
@@ -54,6 +58,8 @@ def without_momentum(first: Weights, second: Weights, last: Mapping[str, Tensor]
         for one, other in ((second, first), (last, second))
     )
     gamma = _remembered(former[name], latter[name])
+    if gamma > MOST:
+        return None, gamma
     return before_a_step(last, {key: gamma * former[key] - latter[key] for key in learnt}), gamma
 
 

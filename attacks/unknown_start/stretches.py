@@ -64,7 +64,7 @@ def stretches(
         ValueError: the victim has no one start to tell, no momentum, no earlier release, or no two checkpoints of one
             training.
     """
-    ctx.resume()  # what was spent before an interruption counts while weights are compared
+    ctx.resume()  # what was spent before an interruption counts
     match start:
         case "momentum":
             if view.momentum is None:

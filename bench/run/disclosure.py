@@ -205,9 +205,10 @@ def _facts(victim: Victim) -> Facts:
 def _releases(
     victim: Victim, weights: dict[str, Tensor], checkpoints: tuple[Checkpoint, ...]
 ) -> tuple[dict[str, Tensor], ...]:
-    """Return the weights at the last points of a training that are as many epochs apart, the release among them.
+    """Return the weights at the last points of a training that are as many epochs apart, the release the last of them.
 
-    Where no weights were released on the way they are those of the checkpoints. Of a model of one's own they are all.
+    Where no weights were released on the way they are those of the checkpoints alone. Of a model of one's own they are
+    all, for its owner says that they are evenly apart.
     """
     training = victim.spec.training
     if not isinstance(training, Ordinary):
@@ -218,7 +219,7 @@ def _releases(
 
 
 def evenly_spaced(epochs: Sequence[int]) -> int:
-    """Return how many of the last of some rising numbers are as far from one another as the last two; at least 2."""
+    """Return how many of the last of two rising numbers or more are as far from one another as the last two."""
     gaps = [after - before for before, after in pairwise(epochs)]
     return 1 + next((count for count, gap in enumerate(reversed(gaps)) if gap != gaps[-1]), len(gaps))
 

@@ -218,10 +218,11 @@ def _on_the_way(name: str, snapshots: object) -> tuple[Path, ...]:
 
 
 def _require_apart(name: str, files: Sequence[Path], hashes: Sequence[str]) -> None:
-    """Raise a UserError where two files of weights, of one training, hold the same."""
-    for file, former, one, other in zip(files, files[1:], hashes, hashes[1:], strict=False):
-        if one == other:
-            raise UserError(f"victim {name}: {file} and {former} are the same weights; `snapshots` are earlier ones")
+    """Raise a UserError where any two files of weights of one training hold the same."""
+    for place, (file, sha256) in enumerate(zip(files, hashes, strict=True)):
+        if sha256 in hashes[:place]:
+            other = files[hashes.index(sha256)]
+            raise UserError(f"victim {name}: {other} and {file} are the same weights; `snapshots` are earlier ones")
 
 
 def _require_told(

@@ -64,8 +64,9 @@ def with_more(
         what: [one.name for one in prospects(kinds, spec, None) if one.outlook is Outlook.OPEN and one.name in declined]
         for what, spec in pretended.items()
     }
-    if EARLIER in opened:  # an earlier checkpoint has weights, which alone open some of these
-        opened[EARLIER] = [name for name in opened[EARLIER] if name not in opened.get(ON_THE_WAY, ())]
+    if EARLIER in opened:  # it has weights, and goes with a state at the end, which alone open some of these
+        less = {*opened.get(ON_THE_WAY, ()), *opened.get(STATE, ())}
+        opened[EARLIER] = [name for name in opened[EARLIER] if name not in less]
     return {what: names for what, names in opened.items() if names}
 
 

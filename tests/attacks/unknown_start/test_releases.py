@@ -20,8 +20,10 @@ BETA, STEPS = 0.8, 4
 """Of the descent: beta, and the steps between two releases."""
 
 
-def released(images: Tensor, beta: float = BETA, decay: float = 0.0, lr: float = 1e-3) -> list[dict[str, Tensor]]:
-    """Three releases of a descent, float32, whose gradient at step t is a random column times row t of images (T, d).
+def released(
+    images: Tensor, beta: float = BETA, decay: float = 0.0, size: float = 1.0, lr: float = 1e-3
+) -> list[dict[str, Tensor]]:
+    """Three releases of a descent, float32, whose gradient at step t is a column of a size times row t of images (T, d).
 
     The first release is 2 STEPS before the last step.
     """
@@ -30,7 +32,7 @@ def released(images: Tensor, beta: float = BETA, decay: float = 0.0, lr: float =
     bias, mean, mean_of_bias = torch.zeros(30).double(), torch.zeros_like(weights), torch.zeros(30).double()
     kept = []
     for left, image in zip(range(len(images) - 1, -1, -1), images, strict=True):
-        errors = torch.randn(30, generator=generator, dtype=torch.float64)
+        errors = size * torch.randn(30, generator=generator, dtype=torch.float64)
         mean = beta * mean + errors[:, None] * image + decay * weights
         mean_of_bias = beta * mean_of_bias + errors
         weights, bias = weights - lr * mean, bias - lr * mean_of_bias
@@ -72,6 +74,15 @@ def test_the_step_is_along_the_gradients_in_every_parameter_and_against_the_desc
     assert lengths[0] == pytest.approx(lengths[1], rel=1e-2)
     assert min(lengths) > 0
     assert float((before[LAYER] - last[LAYER]).norm() / last[LAYER].norm()) == pytest.approx(0.1, rel=1e-3)
+
+
+def test_of_a_layer_that_decay_moves_more_than_gradients_no_momentum_is_told() -> None:
+    begun, gamma = without_momentum(*released(images(), decay=0.01, size=0.01))
+    assert begun is None
+    assert gamma > 0.99
+    begun, gamma = without_momentum(*released(images(), decay=0.01))
+    assert begun is not None
+    assert gamma == pytest.approx(BETA**STEPS, abs=2e-3)
 
 
 def test_running_statistics_are_those_of_the_last_release() -> None:

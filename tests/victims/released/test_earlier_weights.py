@@ -155,7 +155,8 @@ def test_what_is_no_list_of_files_is_told(wrong: object, tmp_path: Path) -> None
 
 def test_the_release_itself_is_no_earlier_one(tmp_path: Path) -> None:
     trained(tmp_path)
-    for files in (["weights.pt"], ["earlier.pt", "weights.pt"], ["earlier.pt", "earlier.pt"]):
+    torch.save(network().state_dict(), tmp_path / "more.pt")
+    for files in (["weights.pt"], ["weights.pt", "earlier.pt"], ["earlier.pt", "more.pt", "earlier.pt"]):
         with pytest.raises(UserError, match="are the same weights; `snapshots` are earlier ones"):
             described(tmp_path, snapshots=[tmp_path / file for file in files])
 
