@@ -23,7 +23,7 @@ BETA, STEPS = 0.8, 4
 def released(
     images: Tensor, beta: float = BETA, decay: float = 0.0, size: float = 1.0, lr: float = 1e-3
 ) -> list[dict[str, Tensor]]:
-    """Three releases of a descent, float32, whose gradient at step t is a column of a size times row t of images (T, d).
+    """Three releases of a descent, float32, whose gradient at step t is a random column times row t of images (T, d).
 
     The first release is 2 STEPS before the last step.
     """
