@@ -8,32 +8,37 @@ g_(t+j) leaves
     D_2 - gamma D_1 = -lr sum_(i=1..B) sum_(j=1..B) beta^(B-j) g_(i+j),    gamma = beta^B,
 
 with g_1 the gradient of the first step: those of the 2 B - 1 steps after it and of no other, so that it has as many
-directions as these have images, and W1's own where decay is in the gradient. Where every step saw new views of images
-every other gamma leaves more, and noise fills fewer directions of length 1 then. So the difference of the least volume
-for its length tells gamma.
+directions as these have images, and W1's own, c W1, where weights decay. Where every step saw new views of images
+every other gamma leaves more, and noise fills fewer directions of length 1 then. So the least volume of D_2 - gamma D_1
+- c W1 for its length tells gamma and c.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize
 from torch import Tensor
 
 from attacks.unknown_start.momentum import before_a_step, first_matrix
 from victims.ordinary.difference import STATISTICS
 
 NEURONS = 1024
-"""Rows of the first fully connected layer, at most, that tell gamma: more tell the same."""
-GRID = 25
-"""So many values of gamma in [0, 1) are tried before it is sought around the best: several may be better than those
-beside them."""
-
-MOST = 0.99
-"""A larger gamma is that of decay, which makes a difference of full rank as no image does."""
+"""Rows of the first fully connected layer, at most, that tell gamma and c: more tell the same."""
+FEW = 256
+"""Rows that tell them nearly."""
+STARTS = 0.0, 0.25, 0.5, 0.75, 0.95
+"""Values of gamma from which they are sought."""
+MOST_DECAY = 2.0
+"""The largest c, in units of the length of D_2 over that of W1."""
+STEP, NARROW = (0.05, 0.02), (1e-3, 1e-3)
+"""How far gamma and c are tried at first, and once they are nearly known."""
 SHARPEST = 1e-7
-"""How near gamma is sought: what is left of the first difference is to be below the rounding of the weights."""
+"""How near they are sought: what is left of D_1 and W1 is to be below the rounding of the weights."""
+
+FLAT = 1e-3
+"""A logarithm of the volume that changes by less is the least."""
 
 Weights = dict[str, Tensor]
 
@@ -41,9 +46,8 @@ Weights = dict[str, Tensor]
 def without_momentum(first: Weights, second: Weights, last: Mapping[str, Tensor]) -> tuple[Weights | None, float]:
     """Return the weights a step before the last release, along D_2 - gamma D_1, and gamma.
 
-    The weights are None where the first fully connected layer stayed at last, or there is none, or where gamma is so
-    near to 1 that it is no momentum: what weight decay adds is nearly the same each time, and hides it where gradients
-    are small. Running statistics are those of the last.
+    In the first fully connected layer it is along D_2 - gamma D_1 - c W1. The weights are None where that layer stayed
+    at last, or there is none. Running statistics are those of the last.
 
     Args:
         first: the first of three releases, as many steps apart, by parameter name.
@@ -57,28 +61,47 @@ def without_momentum(first: Weights, second: Weights, last: Mapping[str, Tensor]
         {key: one[key].double() - other[key].double() for key in learnt}
         for one, other in ((second, first), (last, second))
     )
-    gamma = _remembered(former[name], latter[name])
-    if gamma > MOST:
-        return None, gamma
-    return before_a_step(last, {key: gamma * former[key] - latter[key] for key in learnt}), gamma
+    gamma, decay = _shares(former[name], latter[name], last[name].double())
+    steps = {key: gamma * former[key] - latter[key] for key in learnt}
+    steps[name] += decay * last[name]
+    return before_a_step(last, steps), gamma
 
 
-def _remembered(former: Tensor, latter: Tensor) -> float:
-    """Return gamma in [0, 1] of which latter - gamma former (h, d), brought to length 1, has the least volume.
+def _shares(former: Tensor, latter: Tensor, weight: Tensor) -> tuple[float, float]:
+    """Return gamma in [0, 1] and c of which latter - gamma former - c weight (h, d) has the least volume.
 
-    That is the product of its singular values.
+    That is the product of its singular values, its length brought to 1.
     """
-    rows = [one[:NEURONS] if one.shape[0] <= one.shape[1] else one.T[:NEURONS] for one in (former, latter)]
-    own, cross, other = rows[1] @ rows[1].T, rows[1] @ rows[0].T, rows[0] @ rows[0].T
-    cross, least = cross + cross.T, torch.finfo(torch.float64).tiny
+    scale = float(latter.norm() / weight.norm())
+    parts = latter, former, weight * scale
+    found = min((_least(parts, FEW, (start, 0.0), STEP) for start in STARTS), key=lambda one: one[1])[0]
+    gamma, decay = _least(parts, NEURONS, found, NARROW)[0]
+    return (gamma if former.any() else 0.0), decay * scale
 
-    def volume(gamma: float) -> float:
-        squares = torch.linalg.eigvalsh(own - gamma * cross + gamma**2 * other)
+
+def _least(
+    parts: Sequence[Tensor], most: int, start: tuple[float, float], step: tuple[float, float]
+) -> tuple[tuple[float, float], float]:
+    """Return the shares of the second and the third part that leave of the first the least volume, and its logarithm.
+
+    Args:
+        parts: three matrices (h, d).
+        most: rows that are taken, or columns if there are fewer of these.
+        start: the shares from which they are sought.
+        step: how far from there at first.
+    """
+    rows = [(one if one.shape[0] <= one.shape[1] else one.T)[:most] for one in parts]
+    products = torch.stack([torch.stack([one @ other.T for other in rows]) for one in rows])
+    least = torch.finfo(torch.float64).tiny
+
+    def volume(shares: Sequence[float]) -> float:
+        weights = torch.tensor([1.0, -shares[0], -shares[1]]).to(products)
+        squares = torch.linalg.eigvalsh(torch.einsum("i,j,ijhk->hk", weights, weights, products))
         return float((squares / squares.sum()).clamp_min(least).log().sum())
 
-    if not former.any():
-        return 0.0
-    best = min((index / GRID for index in range(GRID)), key=volume)
-    around = max(best - 1 / GRID, 0.0), min(best + 1 / GRID, 1.0)
-    found: float = minimize_scalar(volume, bounds=around, method="bounded", options={"xatol": SHARPEST}).x
-    return min(best, found, key=volume)
+    gamma, decay = start
+    simplex = [start, (gamma + step[0] if gamma < 1 - step[0] else gamma - step[0], decay), (gamma, decay + step[1])]
+    options = {"initial_simplex": simplex, "xatol": SHARPEST, "fatol": FLAT}
+    bounds = (0, 1), (-MOST_DECAY, MOST_DECAY)
+    found = minimize(volume, start, method="Nelder-Mead", bounds=bounds, options=options)
+    return (float(found.x[0]), float(found.x[1])), float(found.fun)
