@@ -148,7 +148,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
         parts = Parts(ctx, params.schedule.total * len(spans))
         pictures = Images(shape, SPARSE if params.density == "sparse" else ScaleMixture(shape[0]))
         found = each_in_turn(
-            [SourceSeparation(span, pictures, params.pixel_size, params.schedule, parts) for span in spans], parts
+            [SourceSeparation(span, pictures, params.pixel_size, params.schedule, parts) for span in spans]
         )
         returned = [self._returned(one, whole, shape) for one, whole in zip(found, wholes, strict=True)]
         late = () if all(one.settled for one in found) else (f"not settled after {parts.done} iterations",)
@@ -233,15 +233,15 @@ class CocktailParty(Attack[CocktailPartyParams]):
         params, guessed = self.params, stretch.flags
         if stretch.begun is None:
             return None, guessed
-        begun, state = (
+        begun, ended = (
             {name: value.to(ctx.device, torch.float32) for name, value in weights.items()}
             for weights in (stretch.begun, stretch.ended)
         )
-        start, end = layers(architecture, begun), layers(architecture, state)
+        start, end = layers(architecture, begun), layers(architecture, ended)
         if torch.equal(start.weights[0], end.weights[0]):
-            still = all(torch.equal(value, state[name]) for name, value in begun.items())
+            still = all(torch.equal(value, ended[name]) for name, value in begun.items())
             return None, (*guessed, STILL if still else FIRST_STAYED)
-        tails = tails_between(architecture, begun, state, 0.0, 0.5, 1.0)
+        tails = tails_between(architecture, begun, ended, 0.0, 0.5, 1.0)
         if not params.lora:
             return UpdateSpan.added_to(start, end, n, tails), guessed
         apart, update = without_adapter_start(start, end, params.seeds, ctx, shape=architecture.input_shape)

@@ -17,6 +17,7 @@ from attacks.context import Checkpoint
 from attacks.known_start.equation import back_propagated
 from bench.run.disclosure import view_of
 from victims import obtain
+from victims.base import Victim
 from victims.deletion import cache as deletion_cache
 from victims.equations.network import Network
 from victims.informed import cache as informed_cache
@@ -173,6 +174,12 @@ def victim_of(spec: AnySpec, device: torch.device = CPU) -> Any:
         "deletion": deletion_cache.obtain,
     }[spec.setting]
     return train(spec, None, device, lambda *progress: None, lambda notice: None)
+
+
+def cosines(victim: Victim, candidates: Tensor) -> Tensor:
+    """Of each training image and the candidate nearest to it, (n,)."""
+    images = torch.from_numpy(victim.split.inputs).flatten(1)
+    return (F.normalize(images) @ F.normalize(candidates.flatten(1)).T).amax(1)
 
 
 def context(seed: int = 0) -> AttackContext:

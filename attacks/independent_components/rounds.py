@@ -160,20 +160,19 @@ class SourceSeparation:
         return Separated(images, sure, sure > least, now.settled, least, cost)
 
 
-def each_in_turn(separations: Sequence[SourceSeparation], parts: Parts) -> list[Separated]:
+def each_in_turn(separations: Sequence[SourceSeparation]) -> list[Separated]:
     """Return what separations of several spans end with, one after another.
 
     Each has an equal share of the budget, and what those before it left of theirs. The budget counts as spent if one of
     them has spent its share.
 
     Args:
-        separations: one or more, with these parts.
-        parts: of the run, of which they are all there is.
+        separations: one or more, with the same parts, of which they are all there is.
     """
-    found, cut = list[Separated](), False
+    parts, found, cut = separations[0].parts, list[Separated](), False
     for index, one in enumerate(separations):
         parts.share = (index + 1) / len(separations)
-        ended = parts.once(str(index), partial(_ended, one, parts))
+        ended = parts.once(str(index), partial(_ended, one))
         found.append(Separated.of(ended, one.span.basis))
         cut, parts.stopped = cut or bool(ended[CUT]), False
     parts.stopped = cut
@@ -181,9 +180,9 @@ def each_in_turn(separations: Sequence[SourceSeparation], parts: Parts) -> list[
     return found
 
 
-def _ended(one: SourceSeparation, parts: Parts) -> dict[str, Tensor]:
+def _ended(one: SourceSeparation) -> dict[str, Tensor]:
     """Return what a separation ends with as tensors by name, with whether its budget was spent."""
-    return one.run().packed() | {CUT: torch.tensor(parts.stopped)}
+    return one.run().packed() | {CUT: torch.tensor(one.parts.stopped)}
 
 
 def between(shares: Tensor) -> float:

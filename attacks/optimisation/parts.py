@@ -51,7 +51,7 @@ class Parts:
             name: theirs.
             found: returns them; not called where a checkpoint has them.
         """
-        known = dict(below(f"{name}.", self.ended))
+        known = below(f"{name}.", self.ended)
         if not known:
             known = found()
             self.ended, self.held = {**self.ended, **under(f"{name}.", known)}, {}

@@ -5,12 +5,12 @@ By how much two releases differ is the sum of all steps between them, D = -lr su
 (Kingma and Ba 2015). Of three releases, each B steps after the one before, m_(t+B) = beta^B m_t + sum_j beta^(B-j)
 g_(t+j) leaves
 
-    D_2 - gamma D_1 = -lr sum_(i=1..B) sum_(j=1..B) beta^(B-j) g_(i+j),    gamma = beta^B,
+    D_2 - gamma D_1 = -lr sum_(i=1..B) sum_(j=1..B) beta^(B-j) g_(i+j) + c W1,    gamma = beta^B.
 
-with g_1 the gradient of the first step: those of the 2 B - 1 steps after it and of no other, so that it has as many
-directions as these have images, and W1's own, c W1, where weights decay. Where every step saw new views of images
-every other gamma leaves more, and noise fills fewer directions of length 1 then. So the least volume of D_2 - gamma D_1
-- c W1 for its length tells gamma and c.
+g_1 is the gradient of the first step. The right side has the gradients of the 2 B - 1 steps after it and of no other,
+so it has as many directions as these have images; c W1 is what weight decay adds. Where every step saw new views of
+images, every other gamma or c leaves more directions. At the right ones the rest of them hold noise alone. So gamma and
+c are those by which D_2 - gamma D_1 - c W1, brought to length 1, has the least volume: product of singular values.
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ STEP, NARROW = (0.05, 0.02), (1e-3, 1e-3)
 """How far gamma and c are tried at first, and once they are nearly known."""
 SHARPEST = 1e-7
 """How near they are sought: what is left of D_1 and W1 is to be below the rounding of the weights."""
-
 FLAT = 1e-3
-"""A logarithm of the volume that changes by less is the least."""
+"""The search ends where the logarithm of the volume changes by less."""
 
 Weights = dict[str, Tensor]
 
@@ -82,13 +81,13 @@ def _shares(former: Tensor, latter: Tensor, weight: Tensor) -> tuple[float, floa
 def _least(
     parts: Sequence[Tensor], most: int, start: tuple[float, float], step: tuple[float, float]
 ) -> tuple[tuple[float, float], float]:
-    """Return the shares of the second and the third part that leave of the first the least volume, and its logarithm.
+    """Return gamma and c, as shares of the second and the third part, and the logarithm of the volume that they leave.
 
     Args:
-        parts: three matrices (h, d).
+        parts: D_2, D_1 and W1 (h, d), the last at the length of the first.
         most: rows that are taken, or columns if there are fewer of these.
-        start: the shares from which they are sought.
-        step: how far from there at first.
+        start: gamma and c from which they are sought.
+        step: how far from there they are tried first.
     """
     rows = [(one if one.shape[0] <= one.shape[1] else one.T)[:most] for one in parts]
     products = torch.stack([torch.stack([one @ other.T for other in rows]) for one in rows])

@@ -55,8 +55,8 @@ def stretches(
         ctx: for progress and budget.
         start: "momentum" takes a step before the end, along the optimiser's running mean; "snapshots" the former of two
             weights on the way, or of each three a step before the last, along what they tell without the momentum;
-            "checkpoints" a step before the second of two states, along the sum of
-            the gradients between them; others are those of `initial_weights`.
+            "checkpoints" a step before the second of two states, along the sum of the gradients between them; others
+            are those of `initial_weights`.
         seeds: how many seeds are tried, from 0 on.
         last: whether the last stretch alone is returned.
 

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 import torch.nn.functional as F
-from attacking import CPU, Left, Recorded, attacked, context, sgd_network, victim_of
+from attacking import CPU, Left, Recorded, attacked, context, cosines, sgd_network, victim_of
 from torch import Tensor
 
 from attacks import context as contexts
@@ -44,12 +44,6 @@ STATES = CocktailParty.Params(start="checkpoints", steps=40, free_steps=60)
 def released(**changes: Any) -> VictimSpec:
     training = NETWORK.training.model_copy(update=ADAMW | {"checkpoints": (20, 21)} | changes)
     return NETWORK.model_copy(update={"name": f"{NETWORK.name}-checkpoints", "training": training})
-
-
-def cosines(victim: Victim, candidates: Tensor) -> Tensor:
-    """Of each training image and the candidate nearest to it, (n,)."""
-    images = torch.from_numpy(victim.split.inputs).flatten(1)
-    return (F.normalize(images) @ F.normalize(candidates.flatten(1)).T).amax(1)
 
 
 def found_by(variant: str, victim: Victim) -> Tensor:
@@ -117,11 +111,11 @@ def test_the_budget_is_spent_if_one_stretch_has_spent_its_share() -> None:
         shares.append(parts.share)
         return Separated.begun(torch.eye(3))
 
-    separations: list[Any] = [Mock(span=Mock(basis=torch.eye(3)), run=partial(ended, cut)) for cut in (True, False)]
-    assert len(each_in_turn(separations, parts)) == 2
+    span = Mock(basis=torch.eye(3))
+    separations: list[Any] = [Mock(span=span, parts=parts, run=partial(ended, cut)) for cut in (True, False)]
+    assert len(each_in_turn(separations)) == 2
     assert shares == [0.5, 1.0]
     assert parts.ctx.stopped
-    assert not each_in_turn(separations[1:], Parts(context(), 10))[0].settled
 
 
 def test_stretches_share_a_budget() -> None:

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
-from attacking import attacked, sgd_network, victim_of
+from attacking import attacked, cosines, sgd_network, victim_of
 from torch import Tensor
 
 from attacks.base import Attack, Knowledge, Threat
@@ -19,7 +18,6 @@ from attacks.independent_components.span import UpdateSpan
 from attacks.knowledge import threat_of
 from attacks.unknown_start import NO_MOMENTUM
 from attacks.unknown_start.momentum import NO_MEAN, STEP, before_a_step
-from victims.base import Victim
 from victims.equations.network import DOWN
 from victims.networks import CNNSpec
 from victims.spec import VictimSpec
@@ -40,12 +38,6 @@ PHOTOS = released(network("photos", 20, (60, 40)), **ADAMW)
 LORA = released(network("photos", 20, (60, 40)), **ADAMW | {"lora_rank": 24})
 CARD: Any = SimpleNamespace(start=SimpleNamespace(adapter=None, wrong=True, cosine=0.0), start_remains="it does")
 """What speaks against a start that is known, or forgotten, and against an update."""
-
-
-def cosines(victim: Victim, candidates: Tensor) -> Tensor:
-    """Of each training image and the candidate nearest to it, (n,)."""
-    images = torch.from_numpy(victim.split.inputs).flatten(1)
-    return (F.normalize(images) @ F.normalize(candidates.flatten(1)).T).amax(1)
 
 
 def test_it_is_a_step_along_the_mean_of_the_gradients() -> None:
