@@ -185,7 +185,7 @@ VICTIMS = (
             *(_mlp("cifar", 100, f"adamw-{habit}") for habit in ("crops", "recipe")),
             *(_mlp("cifar", 100, variant) for variant in ("sgd", "sgd-lr5e-3-recipe", "finetuned-adamw-recipe")),
             _mlp("cifar", 2000, "adamw-recipe"),
-            *(_mlp(dataset, n, "adamw") for dataset, n in (("mnist", 500), ("digits", 20))),
+            *(_mlp(dataset, n, "adamw") for dataset, n in (("mnist", 100), ("mnist", 500), ("photos", 100), ("digits", 20))),
             *(_cnn("cifar", 100, variant) for variant in ("adamw", "adamw-recipe", "finetuned-adamw-recipe")),
             _pooled(_deep("cifar", 100, "adamw")),
             _mlp("cifar", 50, "finetuned-adamw-lora64"),
@@ -205,9 +205,13 @@ VICTIMS = (
         for kind in ("adamw", "sgd-lr5e-3", "finetuned-adamw")
     ),
     *(
-        _with_checkpoints(_mlp("cifar", n, f"{kind}-recipe"), count=5)
-        for n in (100, 500)
+        _with_checkpoints(usual, count=5)
         for kind in ("adamw", "sgd-lr5e-3")
+        for usual in (
+            *(_mlp("cifar", n, f"{kind}-recipe") for n in (100, 500)),
+            *(_mlp(dataset, 100, f"{kind}-recipe") for dataset in ("photos", "mnist")),
+            _cnn("cifar", 100, f"{kind}-recipe"),
+        )
     ),
     *(_with_checkpoints(_cnn("cifar", 100, f"{kind}-recipe"), 4) for kind in ("adamw", "sgd-lr5e-3")),
 )
