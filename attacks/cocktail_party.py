@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attacks.independent_components.crops import Unmoved
+    from attacks.independent_components.errors import Explaining
     from attacks.independent_components.rounds import Separated
     from attacks.independent_components.span import UpdateSpan
     from attacks.unknown_start.stretches import Stretch
@@ -132,7 +133,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
 
         from attacks.independent_components.crops import Unmoved
         from attacks.independent_components.pictures import Images
-        from attacks.independent_components.rounds import SourceSeparation, each_in_turn
+        from attacks.independent_components.rounds import Separated, SourceSeparation
         from attacks.optimisation.parts import Parts
         from attacks.source_separation.density import SPARSE, ScaleMixture
         from attacks.source_separation.responses import SIZE
@@ -147,9 +148,9 @@ class CocktailParty(Attack[CocktailPartyParams]):
         spans = [whole.span if whole else span for whole, span in zip(wholes, spans, strict=True)]
         parts = Parts(ctx, params.schedule.total * len(spans))
         pictures = Images(shape, SPARSE if params.density == "sparse" else ScaleMixture(shape[0]))
-        found = each_in_turn(
-            [SourceSeparation(span, pictures, params.pixel_size, params.schedule, parts) for span in spans]
-        )
+        separations = [SourceSeparation(span, pictures, params.pixel_size, params.schedule, parts) for span in spans]
+        ended = parts.in_turn([separation.packed for separation in separations])
+        found = [Separated.of(one, span.basis) for one, span in zip(ended, spans, strict=True)]
         returned = [self._returned(one, whole, shape) for one, whole in zip(found, wholes, strict=True)]
         late = () if all(one.settled for one in found) else (f"not settled after {parts.done} iterations",)
         each = zip(spans, found, strict=True)
@@ -241,11 +242,12 @@ class CocktailParty(Attack[CocktailPartyParams]):
         if torch.equal(start.weights[0], end.weights[0]):
             still = all(torch.equal(value, ended[name]) for name, value in begun.items())
             return None, (*guessed, STILL if still else FIRST_STAYED)
-        tails = tails_between(architecture, begun, ended, 0.0, 0.5, 1.0)
+        points = params.points
+        way: tuple[Explaining, ...] = tails_between(architecture, begun, ended, *points)
+        way = way or tuple(interpolated(start, end, point) for point in points)
         if not params.lora:
-            return UpdateSpan.added_to(start, end, n, tails), guessed
+            return UpdateSpan.added_to(start, end, n, way), guessed
         apart, update = without_adapter_start(start, end, params.seeds, ctx, shape=architecture.input_shape)
         if apart is None:
             return None, (*guessed, *update)
-        way = tails or (start, interpolated(start, end, 0.5), end)
         return UpdateSpan.added_to(start, apart.network, n, way, apart).through_update(apart.up), (*guessed, *update)

@@ -22,7 +22,12 @@ from attacks.known_start.no_image import LAST_ALONE, STILL, took_no_crops, took_
 from attacks.unknown_start import NO_UPDATE, THREATS, knowledge_of, untold
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from attacks.independent_components.maps import Held
+    from attacks.knowledge import Architecture
+    from attacks.optimisation.parts import Parts
+    from attacks.unknown_start.stretches import Stretch
     from victims.exposure.card import Exposure
     from victims.spec import VictimSpec
 
@@ -123,70 +128,97 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
         """Return a candidate for each direction; it is the surer the nearer its features come to its component.
 
-        With `flips` the mirror images of all follow, each less sure by one.
+        Of several stretches between states of a training the candidates follow one another. With `flips` the mirror
+        images of all follow, each less sure by one.
 
         Raises:
             DivergedError: the images are not finite.
             ValueError: the victim has no one start, or its start is of another shape or a wrong one.
         """
+        from functools import partial
+
+        import torch
+
         from attacks.crops.undone import mirrored, uncropped
-        from attacks.independent_components.images import JOINT_STEPS, NEAREST_STEPS, ImageSearch
-        from attacks.independent_components.likelihood import JointLikelihood
-        from attacks.independent_components.maps import separated, typical_features
-        from attacks.independent_components.pictures import FeatureMaps
-        from attacks.independent_components.rounds import CUT
+        from attacks.independent_components.images import JOINT_STEPS, NEAREST_STEPS
+        from attacks.independent_components.maps import SEPARATED
+        from attacks.independent_components.rounds import Separated
         from attacks.optimisation.parts import Parts
         from attacks.source_separation.responses import SIZE
+        from victims.files import below
 
         params, shape = self.params, view.architecture.input_shape
-        held, guessed = self._held(view, ctx)
-        if held is None:
+        helds, guessed = self._helds(view, ctx)
+        if not helds:
             return no_reconstruction(shape, *guessed)
-        front, span = held.front, held.span
-        maps = front.maps(shape)
-        if min(maps[1:]) < SIZE:
+        if min(helds[0].front.maps(shape)[1:]) < SIZE:
             return no_reconstruction(shape, SMALL_MAPS)
         joint_steps = params.joint_rounds * (NEAREST_STEPS + JOINT_STEPS)
-        parts = Parts(ctx, params.schedule.total + joint_steps + params.image_steps)
+        parts = Parts(ctx, len(helds) * (params.schedule.total + joint_steps + params.image_steps))
+        ended = parts.in_turn([partial(self._found, held, shape, parts) for held in helds])
+        images, cosines = (torch.cat([one[name] for one in ended]).to(ctx.device) for name in ("images", "cosines"))
+        if not images.isfinite().all():
+            raise DivergedError("the images are not finite")
+        images, confidence = uncropped(images, params.crops), cosines
+        if params.flips:
+            images, confidence = mirrored(images, cosines)
+        found = [Separated.of(below(SEPARATED, one), held.span.basis) for one, held in zip(ended, helds, strict=True)]
+        late = () if all(one.settled for one in found) else ("the separation did not settle",)
+        each = zip(helds, found, strict=True)
+        said = (flag for held, one in each for flag in (held.span.flag, *one.flags(params.schedule)))
+        return Reconstruction(
+            candidates=images,
+            confidence=confidence,
+            loss=1 - float(cosines.mean()),
+            grad_evals=parts.done,
+            flags=tuple(dict.fromkeys((*guessed, *said, *late))),
+        )
+
+    def _found(self, held: Held, shape: tuple[int, int, int], parts: Parts) -> dict[str, Tensor]:
+        """Return the images (r, C, H, W) of one stretch and their cosines (r,), with its separation, by name."""
+        from attacks.independent_components.images import ImageSearch
+        from attacks.independent_components.likelihood import JointLikelihood
+        from attacks.independent_components.maps import SEPARATED, separated, typical_features
+        from attacks.independent_components.pictures import FeatureMaps
+        from attacks.optimisation.parts import CUT
+        from victims.files import under
+
+        params, front, span = self.params, held.front, held.span
         typical = typical_features(front, shape)
-        pictures = FeatureMaps(maps, positive=bool((typical.sum(1) > 0).all()))
+        pictures = FeatureMaps(front.maps(shape), positive=bool((typical.sum(1) > 0).all()))
         size = float(typical.square().mean().sqrt())
         found = separated(span, pictures, size, params, parts)
         search, features = ImageSearch(front, shape, params, parts, found.images), found.images
         if params.joint_rounds:
             features = search.jointly(features, JointLikelihood(span, pictures, size))
         images, cosines = search.images_of(features)
-        ctx.stopped |= bool(parts.held.get(CUT, False))
-        if not images.isfinite().all():
-            raise DivergedError("the images are not finite")
-        images = uncropped(images, params.crops)
-        confidence = cosines
-        if params.flips:
-            images, confidence = mirrored(images, cosines)
-        late = () if found.settled else ("the separation did not settle",)
-        return Reconstruction(
-            candidates=images,
-            confidence=confidence,
-            loss=1 - float(cosines.mean()),
-            grad_evals=parts.done,
-            flags=(*guessed, span.flag, *found.flags(params.schedule), *late),
-        )
+        cut = parts.held[CUT] | parts.stopped
+        return under(SEPARATED, found.packed()) | {"images": images, "cosines": cosines, CUT: cut}
 
-    def _held(self, view: VictimView, ctx: AttackContext) -> tuple[Held | None, tuple[str, ...]]:
-        """Return what the layer behind convolutions holds of features, None where it shows none, and flags on how."""
-        from attacks.independent_components.maps import Held, layers_behind
-        from attacks.known_start.front import convolutions, moved_convolutions
-        from attacks.unknown_start.adapter import without_adapter_start
+    def _helds(self, view: VictimView, ctx: AttackContext) -> tuple[list[Held], tuple[str, ...]]:
+        """Return what the layer behind convolutions holds of features, stretch by stretch if any, and flags on how."""
+        from attacks.independent_components.maps import Held
         from attacks.unknown_start.stretches import stretches
-        from victims.ordinary.difference import first_moved
 
         params, architecture = self.params, view.architecture
         n = view.n if params.images == "told" else None
         if params.start == "forgotten":
             at_rest = Held.at_rest(architecture, {k: value.to(ctx.device) for k, value in view.weights.items()}, n)
-            return at_rest, () if at_rest else (NO_END,)
-        (stretch,) = stretches(view, ctx, params.start, params.seeds, last=True)
-        guessed = stretch.flags
+            return ([at_rest], ()) if at_rest else ([], (NO_END,))
+        found = [self._between(one, architecture, n, ctx) for one in stretches(view, ctx, params.start, params.seeds)]
+        flags = tuple(dict.fromkeys(flag for _, flags in found for flag in flags))
+        return [held for held, _ in found if held is not None], flags
+
+    def _between(
+        self, stretch: Stretch, architecture: Architecture, n: int | None, ctx: AttackContext
+    ) -> tuple[Held | None, tuple[str, ...]]:
+        """Return what the layer holds of the features of a stretch, None where it shows none, and flags on how."""
+        from attacks.independent_components.maps import Held, layers_behind
+        from attacks.known_start.front import convolutions, moved_convolutions
+        from attacks.unknown_start.adapter import without_adapter_start
+        from victims.ordinary.difference import first_moved
+
+        params, guessed = self.params, stretch.flags
         if stretch.begun is None:
             return None, guessed
         start, end = (

@@ -24,10 +24,9 @@ from torch import Tensor
 from attacks.independent_components.errors import SHARPNESS
 from attacks.independent_components.likelihood import SOFTEST, JointLikelihood
 from attacks.independent_components.params import CocktailPartyFeaturesParams as Params
-from attacks.independent_components.rounds import CUT
 from attacks.known_start.front import FeatureExtractor
 from attacks.optimisation.one_cycle import REPORT_STEPS, OneCycle
-from attacks.optimisation.parts import Parts
+from attacks.optimisation.parts import CUT, Parts
 from attacks.optimisation.variation import relative_variation
 from victims.equations.row_space import CosineSpace
 from victims.equations.spans import share_outside

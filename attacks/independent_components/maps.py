@@ -20,13 +20,13 @@ from torch import Tensor, nn
 from attacks.independent_components.errors import Explaining
 from attacks.independent_components.params import CocktailPartyFeaturesParams as Params
 from attacks.independent_components.pictures import FeatureMaps
-from attacks.independent_components.rounds import CUT, Separated, SourceSeparation
+from attacks.independent_components.rounds import Separated, SourceSeparation
 from attacks.independent_components.span import UpdateSpan
 from attacks.independent_components.tail import Tailed
 from attacks.knowledge import Architecture
 from attacks.known_start.equation import checked_difference, interpolated
 from attacks.known_start.front import FeatureExtractor, convolutions, head
-from attacks.optimisation.parts import Parts
+from attacks.optimisation.parts import CUT, Parts
 from attacks.unknown_start.adapter import Apart
 from victims.equations.network import Network
 from victims.files import below, under
@@ -36,10 +36,13 @@ State = Mapping[str, Tensor]
 """Parameters and statistics of a network, by name."""
 FEATURES = "features."
 """Prefix of the names of a checkpoint's tensors that belong to the components, once they are found."""
+SEPARATED = "separated."
+"""Prefix of the names of the tensors that say how a separation ended, beside the images that have the components."""
 SEPARATION = 0.7
 """Share of a budget that the separation may spend; without a search after it no image comes out."""
 FULL = 0.9
 """Share of all directions above which noise fills them; neurons that never fire leave the others empty."""
+ABOVE_NOISE = " that stand above noise"
 TYPICAL = 32
 """Images of noise whose features tell how large features are."""
 
@@ -130,8 +133,9 @@ def features_span(
     """Return the span of the features, and what is known beside.
 
     The front moves too while it trains, so that an image has features of its own in every step; a gap ends their span
-    only where the front stayed. Where nearly all directions are needed to hold the squares, noise fills them, as after
-    Adam, which scales the entries of a gradient each by its own factor; then those count that stand above it.
+    only where the front stayed, or hardly moved, as in few steps. Where nearly all directions are needed to hold the
+    squares, noise fills them, as after Adam, which scales the entries of a gradient each by its own factor; then those
+    count that stand above it.
 
     Args:
         start: the fully connected layers at the beginning.
@@ -146,13 +150,16 @@ def features_span(
     """
     found, like = checked_difference(start, end), end.weights[0]
     added = like - found.decay * start.weights[0]
-    rank, which = found.holding(1 - params.missed), f" with all but {params.missed:g} of the squares"
     if apart is not None:
         rank, which = apart.directions(found, images)
     elif images is not None:
         rank, which = min(images, len(found.directions)), ""
-    elif rank > FULL * len(found.directions):
-        rank, which = found.above_noise, " that stand above noise"
+    elif params.missed is None:
+        rank, which = (found.rank, "") if found.shows_images else (found.above_noise, ABOVE_NOISE)
+    else:
+        rank, which = found.holding(1 - params.missed), f" with all but {params.missed:g} of the squares"
+        if rank > FULL * len(found.directions):
+            rank, which = found.above_noise, ABOVE_NOISE
     flag = f"start decayed to {found.decay:.4g}, {rank} directions{which}"
     directions = found.directions[:rank].to(like).contiguous()
     way = tuple(at(point) for point in params.errors_at)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from attacks.base import AttackParams
 from victims.frozen_model import omitted_if_default
+
+FEW_STEPS = ("momentum", "snapshots", "checkpoints")
+"""Starts that no training had: a step before its end, along the gradients of a few of its steps."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,11 @@ class CocktailPartyParams(AttackParams):
         return self
 
     @property
+    def points(self) -> tuple[float, ...]:
+        """Where on the straight way from start to end signs are told, and then where errors are taken."""
+        return (1.0, 1.0) if self.start in FEW_STEPS else (0.0, 0.5, 1.0)
+
+    @property
     def schedule(self) -> Schedule:
         """How long the separation goes on."""
         return Schedule(self.steps, self.free_steps, self.rounds, self.round_steps, self.lr)
@@ -110,13 +118,15 @@ class CocktailPartyFeaturesParams(AttackParams):
         start: "known" is told the initial weights; "guess" looks for the seed, below `seeds`, under which torch's
             default layers resemble the first convolution too much for chance; "forgotten" takes the layer itself for
             what training has added, as after weight decay for long or from a tiny start; "momentum", "snapshots" and
-            "checkpoints" as for `cocktail-party`, of the last states alone.
+            "checkpoints" as for `cocktail-party`.
         seeds: how many seeds are tried, from 0 on, where the start is guessed.
         images: how many directions are searched: "shown" reads it off the weights by `missed`; "told" is told n, and
             searches as many.
         missed: share of the squares of what training has added that the directions searched leave out, in (0, 1); where
-            noise fills nearly all directions, those that stand above it are searched.
-        point: share of the straight way from start to end at which features and errors are taken, in [0, 1].
+            noise fills nearly all directions, those that stand above it are searched. None searches those before a gap,
+            or those above noise where there is none; it is what a start that stands for few steps takes by default.
+        point: share of the straight way from start to end at which features and errors are taken, in [0, 1]; 1 by
+            default where the start is none that the training had.
         steps: iterations of FastICA at most; it ends when it has settled.
         free_steps: iterations at most of the descent on the likelihood that follows, on all its levels together.
         rounds: the most rounds. Each separates what is not found yet, and descends on the joint likelihood of features
@@ -141,7 +151,7 @@ class CocktailPartyFeaturesParams(AttackParams):
     ] = "known"
     seeds: Annotated[PositiveInt, omitted_if_default(100_000)] = 100_000
     images: Annotated[Literal["shown", "told"], omitted_if_default("shown")] = "shown"
-    missed: Annotated[float, Field(gt=0, lt=1)] = 3e-5
+    missed: Annotated[float, Field(gt=0, lt=1)] | None = 3e-5
     point: Annotated[float, Field(ge=0, le=1)] = 0.5
     steps: PositiveInt = 60
     free_steps: NonNegativeInt = 2000
@@ -157,6 +167,13 @@ class CocktailPartyFeaturesParams(AttackParams):
     flips: Annotated[bool, omitted_if_default(False)] = False
     lora: Annotated[bool, omitted_if_default(False)] = False
 
+    @model_validator(mode="before")
+    @classmethod
+    def _looks_where_the_training_was(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("start") in FEW_STEPS:
+            return {"missed": None, "point": 1.0} | given
+        return given
+
     @model_validator(mode="after")
     def _is_beside_a_known_layer(self) -> CocktailPartyFeaturesParams:
         _require_known(self.lora, self.start)
@@ -165,7 +182,8 @@ class CocktailPartyFeaturesParams(AttackParams):
     @property
     def errors_at(self) -> tuple[float, ...]:
         """The shares of the way at which errors are taken."""
-        return tuple(sorted({0.0, self.point, 1.0})) if self.joint_rounds else (self.point,)
+        whole = self.joint_rounds and self.start not in FEW_STEPS
+        return tuple(sorted({0.0, self.point, 1.0})) if whole else (self.point,)
 
     @property
     def schedule(self) -> Schedule:

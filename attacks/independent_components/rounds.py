@@ -9,9 +9,7 @@ span has fewer directions, and filters tell these apart.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 from skimage.filters import threshold_otsu
@@ -22,7 +20,7 @@ from attacks.independent_components.likelihood import JointLikelihood
 from attacks.independent_components.params import Schedule
 from attacks.independent_components.pictures import Pictures
 from attacks.independent_components.span import UpdateSpan
-from attacks.optimisation.parts import Parts
+from attacks.optimisation.parts import CUT, Parts
 from attacks.source_separation.unmixing import unmix
 from victims.files import below, under
 
@@ -32,8 +30,6 @@ FEWEST = 2
 """Fewer rows are no mixture."""
 PATIENCE = 2
 """So many rounds in a row that are no likelier than one before are the last: a single one may be chance."""
-CUT = "cut"
-"""Name of the tensor that says whether the budget of a separation was spent."""
 BEST = "best."
 """Prefix of the names of a checkpoint's tensors that belong to the likeliest round."""
 
@@ -103,6 +99,10 @@ class SourceSeparation:
     schedule: Schedule
     parts: Parts
 
+    def packed(self) -> dict[str, Tensor]:
+        """Return what `run` does as tensors by name, with whether the budget was spent."""
+        return self.run().packed() | {CUT: torch.tensor(self.parts.stopped)}
+
     def run(self) -> Separated:
         """Return as many images as the span has directions.
 
@@ -158,31 +158,6 @@ class SourceSeparation:
         sure = likelihood.explained(images)
         least = min(now.least, max(likelihood.chance, between(sure)))
         return Separated(images, sure, sure > least, now.settled, least, cost)
-
-
-def each_in_turn(separations: Sequence[SourceSeparation]) -> list[Separated]:
-    """Return what separations of several spans end with, one after another.
-
-    Each has an equal share of the budget, and what those before it left of theirs. The budget counts as spent if one of
-    them has spent its share.
-
-    Args:
-        separations: one or more, with the same parts, of which they are all there is.
-    """
-    parts, found, cut = separations[0].parts, list[Separated](), False
-    for index, one in enumerate(separations):
-        parts.share = (index + 1) / len(separations)
-        ended = parts.once(str(index), partial(_ended, one))
-        found.append(Separated.of(ended, one.span.basis))
-        cut, parts.stopped = cut or bool(ended[CUT]), False
-    parts.stopped = cut
-    parts.ctx.stopped |= cut
-    return found
-
-
-def _ended(one: SourceSeparation) -> dict[str, Tensor]:
-    """Return what a separation ends with as tensors by name, with whether its budget was spent."""
-    return one.run().packed() | {CUT: torch.tensor(one.parts.stopped)}
 
 
 def between(shares: Tensor) -> float:

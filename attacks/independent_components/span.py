@@ -62,8 +62,8 @@ class UpdateSpan:
             start: the network at the beginning.
             end: the released network.
             images: n, None to read it off the weights.
-            way: what explains errors at the start, in the middle of the straight way, and at its end; None for the
-                networks there.
+            way: the network that tells signs, and then those that explain errors; None for the start, the middle of the
+                straight way, and its end.
             apart: the end, where it is that of a low-rank update which was taken apart; None elsewhere.
 
         Raises:

@@ -45,9 +45,7 @@ class Stretch:
     flags: tuple[str, ...]
 
 
-def stretches(
-    view: VictimView, ctx: AttackContext, start: Start, seeds: int, last: bool = False
-) -> tuple[Stretch, ...]:
+def stretches(view: VictimView, ctx: AttackContext, start: Start, seeds: int) -> tuple[Stretch, ...]:
     """Return the stretches that a way to have the start leads to, one or more, in the order of the training.
 
     Args:
@@ -58,7 +56,6 @@ def stretches(
             "checkpoints" a step before the second of two states, along the sum of the gradients between them; others
             are those of `initial_weights`.
         seeds: how many seeds are tried, from 0 on.
-        last: whether the last stretch alone is returned.
 
     Raises:
         ValueError: the victim has no one start to tell, no momentum, no earlier release, or no two checkpoints of one
@@ -72,9 +69,9 @@ def stretches(
             before, ended = before_a_step(view.weights, view.momentum), view.weights
             return (Stretch(before, ended, (ALONG_MOMENTUM if before else NO_MEAN,)),)
         case "snapshots":
-            return _between_releases(view.snapshots[-3:] if last else view.snapshots)
+            return _between_releases(view.snapshots)
         case "checkpoints":
-            return _between_checkpoints(view.checkpoints[-2:] if last else view.checkpoints)
+            return _between_checkpoints(view.checkpoints)
         case _:
             begun, flags = initial_weights(view, ctx, start, seeds)
             return (Stretch(begun, view.weights, flags),)

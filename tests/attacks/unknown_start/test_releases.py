@@ -138,14 +138,6 @@ def test_a_layer_that_stayed_leaves_the_former_release_for_the_start() -> None:
     assert stretch.flags == (BETWEEN,)
 
 
-def test_the_last_stretch_alone_is_of_the_last_releases() -> None:
-    first, second, last = released(images())
-    (stretch,) = stretches(view(second, first, second, last), context(), "snapshots", 0, last=True)
-    assert stretch.ended is last
-    assert stretch.begun is not None
-    torch.testing.assert_close(stretch.begun[LAYER], (without_momentum(first, second, last)[0] or {})[LAYER])
-
-
 def test_one_release_tells_nothing() -> None:
     for few in ((), released(images())[:1]):
         with pytest.raises(ValueError, match=NO_SNAPSHOTS):
