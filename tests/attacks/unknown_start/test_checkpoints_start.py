@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 import torch
@@ -17,9 +15,7 @@ from attacks import context as contexts
 from attacks.base import Attack, Knowledge, Threat
 from attacks.cocktail_party import CocktailParty
 from attacks.cocktail_party_features import CocktailPartyFeatures
-from attacks.independent_components.rounds import Separated, each_in_turn
 from attacks.knowledge import threat_of
-from attacks.optimisation.parts import Parts
 from attacks.unknown_start import NO_CHECKPOINTS, NO_SNAPSHOTS
 from attacks.unknown_start.stretches import BETWEEN, BETWEEN_THREE, STAYED
 from bench.run.disclosure import evenly_spaced, view_of
@@ -103,21 +99,6 @@ def test_a_stretch_begins_at_its_own_rows_after_another_one_whose_rounds_ended()
     assert int((alike.amax(1) > 0.9).sum()) >= 15
 
 
-def test_the_budget_is_spent_if_one_stretch_has_spent_its_share() -> None:
-    parts, shares = Parts(context(), 10), list[float]()
-
-    def ended(cut: bool) -> Separated:
-        parts.stopped |= cut
-        shares.append(parts.share)
-        return Separated.begun(torch.eye(3))
-
-    span = Mock(basis=torch.eye(3))
-    separations: list[Any] = [Mock(span=span, parts=parts, run=partial(ended, cut)) for cut in (True, False)]
-    assert len(each_in_turn(separations)) == 2
-    assert shares == [0.5, 1.0]
-    assert parts.ctx.stopped
-
-
 def test_stretches_share_a_budget() -> None:
     victim, attack = victim_of(released(checkpoints=(20, 21, 22))), CocktailParty(STATES)
     ctx = replace(context(), budget=contexts.Budget(steps=20))
@@ -176,13 +157,38 @@ def test_it_needs_the_states_and_no_start(kind: type[Attack[Any]]) -> None:
     assert attack.supports(NETWORK) == NO_CHECKPOINTS == attack.supports(released(checkpoints=(3,)))
 
 
-def test_behind_a_convolution_features_come_out_of_them() -> None:
+def behind_a_convolution(**changes: Any) -> Victim:
     architecture = CNNSpec(channels=(12,), hidden=(100,), outputs=10)
-    changes = {"name": "photos-cnn-10-c10-checkpoints", "architecture": architecture, "n": 10}
-    victim = victim_of(released(optimiser="sgd", lr=0.02).model_copy(update=changes))
-    params = CocktailPartyFeatures.Params(start="checkpoints")
-    found = attacked(CocktailPartyFeatures(params), victim)
-    assert int((cosines(victim, found.candidates) > 0.8).sum()) >= 7
+    described = {"name": "photos-cnn-10-c10-checkpoints", "architecture": architecture, "n": 10}
+    return victim_of(released(**changes).model_copy(update=described))
+
+
+def test_behind_a_convolution_images_come_out_of_each_two_states() -> None:
+    """Features are those of the state itself: a step away, where the difference begins, the images have others."""
+    victim = behind_a_convolution(checkpoints=(20, 21, 22))
+    found = attacked(CocktailPartyFeatures(CocktailPartyFeatures.Params(start="checkpoints")), victim).candidates
+    assert min(int((cosines(victim, one) > 0.9).sum()) for one in found.chunk(2)) >= 7
+    params = CocktailPartyFeatures.Params(start="checkpoints", point=0.5)
+    away = attacked(CocktailPartyFeatures(params), victim).candidates
+    assert float(cosines(victim, away).mean()) < float(cosines(victim, found).mean()) - 0.1
+
+
+def test_behind_a_convolution_an_attack_that_is_interrupted_goes_on_as_if_it_had_not_been(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(contexts, "CHECKPOINT_SECONDS", 0.0)
+    victim = behind_a_convolution(checkpoints=(20, 21, 22))
+    lengths = {"steps": 5, "free_steps": 10, "round_steps": 5, "image_steps": 10}
+    attack = CocktailPartyFeatures(CocktailPartyFeatures.Params(start="checkpoints", **lengths))
+    view, whole = view_of(victim, attack.knowledge, CPU), attacked(attack, victim)
+    recorded = Recorded(range(1, 100))
+    attack.reconstruct(view, replace(context(), checkpoints=recorded))
+    later = [one for one in recorded.kept.values() if "ended.0.images" in one.state]
+    assert 0 < len(later) < len(recorded.kept)
+    for checkpoint in (recorded.kept[1], later[0], later[-1]):
+        again = attack.reconstruct(view, replace(context(seed=5), checkpoints=Left(checkpoint)))
+        assert torch.equal(again.candidates, whole.candidates)
+        assert (again.grad_evals, again.flags) == (whole.grad_evals, whole.flags)
 
 
 def test_without_two_states_or_a_gradient_between_them_it_says_so() -> None:

@@ -105,6 +105,18 @@ def test_behind_a_convolution_features_come_out_of_it() -> None:
     assert int((cosines(victim, found.candidates) > 0.8).sum()) >= 8
 
 
+def test_errors_are_taken_where_the_training_was_unless_told_otherwise() -> None:
+    for start in ("momentum", "snapshots", "checkpoints"):
+        features = CocktailPartyFeatures.Params(start=start, joint_rounds=1)
+        assert (features.point, features.missed, features.errors_at) == (1.0, None, (1.0,))
+        assert CocktailParty.Params(start=start).points == (1.0, 1.0)
+        told = CocktailPartyFeatures.Params(start=start, point=0.5, missed=1e-4)
+        assert (told.point, told.missed) == (0.5, 1e-4)
+    features = CocktailPartyFeatures.Params(joint_rounds=1)
+    assert (features.point, features.missed, features.errors_at) == (0.5, 3e-5, (0.0, 0.5, 1.0))
+    assert CocktailParty.Params(start="guess").points == (0.0, 0.5, 1.0)
+
+
 @pytest.mark.parametrize("variant", ["momentum", "momentum-lora"])
 def test_a_mean_of_zero_shows_nothing_and_says_so(variant: str) -> None:
     victim = victim_of(LORA if variant.endswith("lora") else PHOTOS)
