@@ -42,7 +42,6 @@ SEPARATION = 0.7
 """Share of a budget that the separation may spend; without a search after it no image comes out."""
 FULL = 0.9
 """Share of all directions above which noise fills them; neurons that never fire leave the others empty."""
-ABOVE_NOISE = " that stand above noise"
 TYPICAL = 32
 """Images of noise whose features tell how large features are."""
 
@@ -154,12 +153,12 @@ def features_span(
         rank, which = apart.directions(found, images)
     elif images is not None:
         rank, which = min(images, len(found.directions)), ""
-    elif params.missed is None:
-        rank, which = (found.rank, "") if found.shows_images else (found.above_noise, ABOVE_NOISE)
     else:
-        rank, which = found.holding(1 - params.missed), f" with all but {params.missed:g} of the squares"
+        rank, which = found.rank, ""
+        if params.missed is not None:
+            rank, which = found.holding(1 - params.missed), f" with all but {params.missed:g} of the squares"
         if rank > FULL * len(found.directions):
-            rank, which = found.above_noise, ABOVE_NOISE
+            rank, which = found.above_noise, " that stand above noise"
     flag = f"start decayed to {found.decay:.4g}, {rank} directions{which}"
     directions = found.directions[:rank].to(like).contiguous()
     way = tuple(at(point) for point in params.errors_at)

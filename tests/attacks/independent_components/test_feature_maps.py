@@ -108,9 +108,10 @@ def test_where_noise_fills_nearly_all_directions_those_above_it_are_searched() -
     begun, last, errors, features, noise = (torch.randn(shape, generator=generator) for shape in shapes)
     start, falling = Network((begun, last), (None, None)), 0.75 ** torch.arange(40)
 
-    def found(added: Tensor, images: int | None = None) -> UpdateSpan:
-        return features_span(start, replace(start, weights=(begun + added, last)), images, lambda share: start, PARAMS)
+    def found(added: Tensor, images: int | None = None, params: CocktailPartyFeaturesParams = PARAMS) -> UpdateSpan:
+        return features_span(start, replace(start, weights=(begun + added, last)), images, lambda share: start, params)
 
+    few = CocktailPartyFeaturesParams(start="momentum")  # few steps, in which a front hardly moves
     moving = found(errors * falling @ features)  # as features do while convolutions learn
     assert moving.flag.endswith(f"{len(moving.basis)} directions with all but 3e-05 of the squares")
     assert 6 <= len(moving.basis) <= 30
@@ -120,7 +121,9 @@ def test_where_noise_fills_nearly_all_directions_those_above_it_are_searched() -
     assert float((features[:12] @ buried.basis.T).norm() / features[:12].norm()) > 0.9
     silent = twelve + 0.3 * noise * twelve.std()
     silent[56:] = 0  # neurons that never fire leave a gap, which ends no span of features
-    assert found(silent).flag.endswith("12 directions that stand above noise")
+    for params in (PARAMS, few):
+        assert found(silent, params=params).flag.endswith("12 directions that stand above noise")
+    assert found(errors * falling @ features, params=few).flag.endswith("40 directions")
     behind_a_front_that_stayed = found(errors[:, :20] @ features[:20])  # a gap, more than half of all directions in
     assert behind_a_front_that_stayed.flag.endswith("20 directions with all but 3e-05 of the squares")
     told = found(twelve, images=7)
