@@ -17,7 +17,7 @@ from attacks.base import (
     VictimView,
     no_reconstruction,
 )
-from attacks.independent_components.params import CocktailPartyFeaturesParams
+from attacks.independent_components.params import FEW_STEPS, CocktailPartyFeaturesParams
 from attacks.known_start.no_image import LAST_ALONE, STILL, took_no_crops, took_no_update
 from attacks.unknown_start import NO_UPDATE, THREATS, knowledge_of, untold
 
@@ -227,7 +227,7 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         )
         before = convolutions(end)
         moved = first_moved(start, end, before)
-        if moved is None and params.start == "guess":
+        if moved is None and params.start in ("guess", *FEW_STEPS):
             return None, (*guessed, STILL)
         if moved is not None and moved > before:
             return None, (INNER_STAYED,)

@@ -11,7 +11,7 @@ from attacks.base import AttackParams
 from victims.frozen_model import omitted_if_default
 
 FEW_STEPS = ("momentum", "snapshots", "checkpoints")
-"""Starts that no training had: a step before its end, along the gradients of a few of its steps."""
+"""Starts that stand for the last steps alone: most are a step before the end, where no network of the training was."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class CocktailPartyFeaturesParams(AttackParams):
             noise fills nearly all directions, those that stand above it are searched. None searches those before a gap,
             or those above noise where there is none; it is what a start that stands for few steps takes by default.
         point: share of the straight way from start to end at which features and errors are taken, in [0, 1]; 1 by
-            default where the start is none that the training had.
+            default where the start stands for the last steps alone.
         steps: iterations of FastICA at most; it ends when it has settled.
         free_steps: iterations at most of the descent on the likelihood that follows, on all its levels together.
         rounds: the most rounds. Each separates what is not found yet, and descends on the joint likelihood of features
@@ -134,7 +134,7 @@ class CocktailPartyFeaturesParams(AttackParams):
         round_steps: steps of the descent of a round.
         round_lr: the highest learning rate there, of the entries of the mixture.
         joint_rounds: rounds in which all images are searched together (`attacks.independent_components.images`); with
-            any, errors are taken at the start, at `point` and at the end, and not at `point` alone.
+            any, errors of a whole training are taken at its start, at `point` and at its end, and not at `point` alone.
         image_steps: steps in which images are searched that have the features.
         lr: the highest learning rate there, of the images' coordinates on cosines.
         total_variation: what an image pays there for its total variation, relative to its size

@@ -12,10 +12,11 @@ from attacking import CPU, Left, Recorded, attacked, context, cosines, sgd_netwo
 from torch import Tensor
 
 from attacks import context as contexts
-from attacks.base import Attack, Knowledge, Threat
+from attacks.base import Attack, Knowledge, Reconstruction, Threat, VictimView
 from attacks.cocktail_party import CocktailParty
 from attacks.cocktail_party_features import CocktailPartyFeatures
 from attacks.knowledge import threat_of
+from attacks.known_start.no_image import STILL
 from attacks.unknown_start import NO_CHECKPOINTS, NO_SNAPSHOTS
 from attacks.unknown_start.stretches import BETWEEN, BETWEEN_THREE, STAYED
 from bench.run.disclosure import evenly_spaced, view_of
@@ -189,6 +190,22 @@ def test_behind_a_convolution_an_attack_that_is_interrupted_goes_on_as_if_it_had
         again = attack.reconstruct(view, replace(context(seed=5), checkpoints=Left(checkpoint)))
         assert torch.equal(again.candidates, whole.candidates)
         assert (again.grad_evals, again.flags) == (whole.grad_evals, whole.flags)
+
+
+def test_behind_a_convolution_releases_show_images_unless_nothing_moved_between_them() -> None:
+    victim = behind_a_convolution(optimiser="sgd", lr=0.02, checkpoints=(20, 21, 22))
+    attack = CocktailPartyFeatures(CocktailPartyFeatures.Params(start="snapshots", image_steps=100))
+    first, second, third = (state.weights for state in victim.checkpoints)
+    architecture = view_of(victim, attack.knowledge, CPU).architecture
+
+    def found(*releases: dict[str, Tensor]) -> Reconstruction:
+        facts: dict[Knowledge, Any] = {Knowledge.ARCHITECTURE: architecture, Knowledge.SNAPSHOTS: releases}
+        return attack.reconstruct(VictimView(facts, attack.knowledge), context())
+
+    assert int((cosines(victim, found(first, second, third).candidates) > 0.8).sum()) >= 6
+    still = found(first, second, second)
+    assert not still.candidates.any()
+    assert STILL in still.flags
 
 
 def test_without_two_states_or_a_gradient_between_them_it_says_so() -> None:
