@@ -61,9 +61,10 @@ def svg(figure: Figure) -> str:
 
 
 def labelled(svg: str, caption: str) -> str:
-    """Return an SVG element as one picture, which is read aloud as its caption."""
+    """Return an SVG element as one picture, which is read aloud as the first sentence of its caption beside it."""
     bare = re.sub(r'^<svg role="img" aria-label="[^"]*"', "<svg", svg)
-    return bare.replace("<svg", f'<svg role="img" aria-label="{escape(caption)}"', 1)
+    first = re.split(r"(?<=\.) ", caption, maxsplit=1)[0]
+    return bare.replace("<svg", f'<svg role="img" aria-label="{escape(first)}"', 1)
 
 
 def sharing_styles(page: str) -> str:
