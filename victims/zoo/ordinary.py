@@ -185,7 +185,10 @@ VICTIMS = (
             *(_mlp("cifar", 100, f"adamw-{habit}") for habit in ("crops", "recipe")),
             *(_mlp("cifar", 100, variant) for variant in ("sgd", "sgd-lr5e-3-recipe", "finetuned-adamw-recipe")),
             _mlp("cifar", 2000, "adamw-recipe"),
-            *(_mlp(dataset, n, "adamw") for dataset, n in (("mnist", 100), ("mnist", 500), ("photos", 100), ("digits", 20))),
+            *(
+                _mlp(dataset, n, "adamw")
+                for dataset, n in (("mnist", 100), ("mnist", 500), ("photos", 100), ("digits", 20))
+            ),
             *(_cnn("cifar", 100, variant) for variant in ("adamw", "adamw-recipe", "finetuned-adamw-recipe")),
             _pooled(_deep("cifar", 100, "adamw")),
             _mlp("cifar", 50, "finetuned-adamw-lora64"),
