@@ -43,6 +43,19 @@ def released(**changes: Any) -> VictimSpec:
     return NETWORK.model_copy(update={"name": f"{NETWORK.name}-checkpoints", "training": training})
 
 
+def assert_goes_on(attack: Attack[Any], victim: Victim) -> None:
+    """Interrupted in a stretch, the first or a later one, an attack goes on as if it had not been."""
+    view, whole = view_of(victim, attack.knowledge, CPU), attacked(attack, victim)
+    recorded = Recorded(range(1, 100))
+    attack.reconstruct(view, replace(context(), checkpoints=recorded))
+    later = [one for one in recorded.kept.values() if "ended.0.images" in one.state]
+    assert 0 < len(later) < len(recorded.kept)
+    for checkpoint in (recorded.kept[1], later[0], later[-1]):
+        again = attack.reconstruct(view, replace(context(seed=5), checkpoints=Left(checkpoint)))
+        assert torch.equal(again.candidates, whole.candidates)
+        assert (again.grad_evals, again.flags) == (whole.grad_evals, whole.flags)
+
+
 def found_by(variant: str, victim: Victim) -> Tensor:
     kind = CocktailParty
     return attacked(kind(kind.Params(**kind.variants[variant])), victim).candidates
@@ -80,15 +93,7 @@ def test_an_attack_that_is_interrupted_in_a_later_stretch_goes_on_as_if_it_had_n
     monkeypatch.setattr(contexts, "CHECKPOINT_SECONDS", 0.0)
     params = STATES.model_copy(update={"rounds": rounds, "round_steps": 5})
     victim, attack = victim_of(released(checkpoints=(20, 21, 22))), CocktailParty(params)
-    view, whole = view_of(victim, attack.knowledge, CPU), attacked(attack, victim)
-    recorded = Recorded(range(1, 100))
-    attack.reconstruct(view, replace(context(), checkpoints=recorded))
-    later = [one for one in recorded.kept.values() if "ended.0.images" in one.state]
-    assert 0 < len(later) < len(recorded.kept)
-    for checkpoint in (recorded.kept[1], later[0], later[-1]):
-        again = attack.reconstruct(view, replace(context(seed=5), checkpoints=Left(checkpoint)))
-        assert torch.equal(again.candidates, whole.candidates)
-        assert again.grad_evals == whole.grad_evals
+    assert_goes_on(attack, victim)
 
 
 def test_a_stretch_begins_at_its_own_rows_after_another_one_whose_rounds_ended() -> None:
@@ -181,15 +186,7 @@ def test_behind_a_convolution_an_attack_that_is_interrupted_goes_on_as_if_it_had
     victim = behind_a_convolution(checkpoints=(20, 21, 22))
     lengths = {"steps": 5, "free_steps": 10, "round_steps": 5, "image_steps": 10}
     attack = CocktailPartyFeatures(CocktailPartyFeatures.Params(start="checkpoints", **lengths))
-    view, whole = view_of(victim, attack.knowledge, CPU), attacked(attack, victim)
-    recorded = Recorded(range(1, 100))
-    attack.reconstruct(view, replace(context(), checkpoints=recorded))
-    later = [one for one in recorded.kept.values() if "ended.0.images" in one.state]
-    assert 0 < len(later) < len(recorded.kept)
-    for checkpoint in (recorded.kept[1], later[0], later[-1]):
-        again = attack.reconstruct(view, replace(context(seed=5), checkpoints=Left(checkpoint)))
-        assert torch.equal(again.candidates, whole.candidates)
-        assert (again.grad_evals, again.flags) == (whole.grad_evals, whole.flags)
+    assert_goes_on(attack, victim)
 
 
 def test_behind_a_convolution_releases_show_images_unless_nothing_moved_between_them() -> None:

@@ -144,11 +144,12 @@ def test_ids_of_a_page_are_short_and_no_figures_own() -> None:
     assert max(map(len, first[0] | second[0])) <= 4
 
 
-def test_a_figure_is_read_aloud_as_its_caption_and_once() -> None:
+def test_a_figure_is_read_aloud_as_the_first_sentence_of_its_caption_and_once() -> None:
     once = labelled(FIGURES["time"], 'Good images, "all" of 20.')
     told = ElementTree.fromstring(once)
     assert (told.get("role"), told.get("aria-label")) == ("img", 'Good images, "all" of 20.')
     assert labelled(once, 'Good images, "all" of 20.') == once
+    assert labelled(once, 'Good images, "all" of 20. A point is a mean of .5 s.') == once
 
 
 def test_nothing_to_draw_is_no_figure() -> None:
