@@ -225,6 +225,5 @@ VICTIMS = (
             _wide(_cnn("cifar", 500, f"{kind}-recipe"), 1000),
         )
     ),
-    _with_state(_wide(_pooled(_deep("cifar", 2500, "adamw-recipe")), 2000)),
-    _with_state(_wide(_pooled(_deep("cifar", 2500, "adamw")), 2000)),
+    _with_state(_wide(_pooled(_deep("cifar", 2500, "adamw-flips-crops")), 1000)),
 )
