@@ -11,11 +11,19 @@ g_1 is the gradient of the first step. The right side has the gradients of the 2
 so it has as many directions as these have images; c W1 is what weight decay adds. Where every step saw new views of
 images, every other gamma or c leaves more directions. At the right ones the rest of them hold noise alone. So gamma and
 c are those by which D_2 - gamma D_1 - c W1, brought to length 1, has the least volume: product of singular values.
+
+What is released may be the exponential moving average of the weights, of decay a a step (after Polyak and Juditsky
+1992). It remembers as momentum does, so that of four such releases
+
+    D_3 - (alpha + gamma) D_2 + alpha gamma D_1,    alpha = a^B,
+
+has the gradients of 3 B - 2 steps. Of plain weights the least volume is where alpha is 0: that tells averages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations_with_replacement, pairwise
 
 import torch
 from scipy.optimize import minimize
@@ -25,82 +33,128 @@ from attacks.unknown_start.momentum import before_a_step, first_matrix
 from victims.ordinary.difference import STATISTICS
 
 NEURONS = 1024
-"""Rows of the first fully connected layer, at most, that tell gamma and c: more tell the same."""
+"""Rows of the first fully connected layer, at most, that tell the shares and c: more tell the same."""
 FEW = 256
 """Rows that tell them nearly."""
-STARTS = 0.0, 0.25, 0.5, 0.75, 0.95
-"""Values of gamma from which they are sought."""
+POLES = (0.0, 0.25, 0.5, 0.75, 0.95), (0.0, 0.5, 0.9)
+"""Values of gamma from which the share of one difference is sought, and of alpha and gamma from which two are."""
+BOUNDS = ((0.0, 1.0),), ((0.0, 2.0), (-1.0, 0.0))
+"""Of the share of one difference, and of those of two."""
 MOST_DECAY = 2.0
-"""The largest c, in units of the length of D_2 over that of W1."""
+"""The largest c, in units of the length of the last difference over that of W1."""
 STEP, NARROW = (0.05, 0.02), (1e-3, 1e-3)
-"""How far gamma and c are tried at first, and once they are nearly known."""
+"""How far the shares and c are tried at first, and once they are nearly known."""
 SHARPEST = 1e-7
 """How near they are sought: what is left of D_1 and W1 is to be below the rounding of the weights."""
 FLAT = 1e-3
 """The search ends where the logarithm of the volume changes by less."""
+REMEMBERED = 0.02
+"""A smaller alpha gamma is that of plain weights: under Adam's noise it came to .002 in a trial."""
 
 Weights = dict[str, Tensor]
 
 
-def without_momentum(first: Weights, second: Weights, last: Mapping[str, Tensor]) -> tuple[Weights | None, float]:
-    """Return the weights a step before the last release, along D_2 - gamma D_1, and gamma.
+def averaged(releases: Sequence[Weights]) -> bool:
+    """Return whether four releases, as many steps apart, are averages of the weights.
 
-    In the first fully connected layer it is along D_2 - gamma D_1 - c W1. The weights are None where that layer stayed
-    at last, or there is none. Running statistics are those of the last.
+    They then remember twice. An average that forgets, as momentum does, before the next release is none here.
 
     Args:
-        first: the first of three releases, as many steps apart, by parameter name.
-        second: the second.
-        last: the third.
+        releases: the weights by parameter name, in their order.
     """
+    name = first_matrix(releases[-1])
+    if not name:
+        return False
+    differences = _differences(releases, name)
+    if not all(one.any() for one in differences):
+        return False
+    _, second, _ = _nearly(_parts(differences, releases[-1][name].double()))
+    return -second > REMEMBERED
+
+
+def without_past(releases: Sequence[Weights]) -> tuple[Weights | None, tuple[float, ...]]:
+    """Return the weights a step before the last release, along what only the last steps added, and the shares.
+
+    Of three releases the share is gamma; of four averaged ones they are alpha + gamma and -alpha gamma. The weights are
+    None where the first fully connected layer stayed at last, or there is none. Running statistics are those of the
+    last.
+
+    Args:
+        releases: three or four, as many steps apart, by parameter name, in their order.
+    """
+    last = releases[-1]
     name, learnt = first_matrix(last), [key for key in last if not key.endswith(STATISTICS)]
-    if not name or torch.equal(second[name], last[name]):
-        return None, 0.0
-    former, latter = (
-        {key: one[key].double() - other[key].double() for key in learnt}
-        for one, other in ((second, first), (last, second))
-    )
-    gamma, decay = _shares(former[name], latter[name], last[name].double())
-    steps = {key: gamma * former[key] - latter[key] for key in learnt}
+    if not name or torch.equal(releases[-2][name], last[name]):
+        return None, (0.0,) * (len(releases) - 2)
+    shares, decay = _shares(_differences(releases, name), last[name].double())
+    steps = {key: _combined((-1.0, *shares), _differences(releases, key)) for key in learnt}
     steps[name] += decay * last[name]
-    return before_a_step(last, steps), gamma
+    return before_a_step(last, steps), shares
 
 
-def _shares(former: Tensor, latter: Tensor, weight: Tensor) -> tuple[float, float]:
-    """Return gamma in [0, 1] and c of which latter - gamma former - c weight (h, d) has the least volume.
+def _differences(releases: Sequence[Weights], name: str) -> list[Tensor]:
+    """Return by how much each two releases that follow one another differ in a parameter, the last two first."""
+    return [after[name].double() - before[name].double() for before, after in pairwise(releases)][::-1]
+
+
+def _combined(shares: Sequence[float], parts: Sequence[Tensor]) -> Tensor:
+    return sum((share * part for share, part in zip(shares, parts, strict=True)), torch.zeros_like(parts[0]))
+
+
+def _shares(differences: Sequence[Tensor], weight: Tensor) -> tuple[tuple[float, ...], float]:
+    """Return the shares of the former differences (h, d), and c of W1, that leave the least volume of the latest.
 
     That is the product of its singular values, its length brought to 1.
+
+    Args:
+        differences: the latest first.
+        weight: W1 (h, d).
     """
-    scale = float(latter.norm() / weight.norm())
-    parts = latter, former, weight * scale
-    found = min((_least(parts, FEW, (start, 0.0), STEP) for start in STARTS), key=lambda one: one[1])[0]
-    gamma, decay = _least(parts, NEURONS, found, NARROW)[0]
-    return (gamma if former.any() else 0.0), decay * scale
+    parts = _parts(differences, weight)
+    *found, decay = _least(parts, NEURONS, _nearly(parts), NARROW)[0]
+    shares = (share if former.any() else 0.0 for share, former in zip(found, differences[1:], strict=True))
+    return tuple(shares), decay * float(differences[0].norm() / weight.norm())
+
+
+def _parts(differences: Sequence[Tensor], weight: Tensor) -> tuple[Tensor, ...]:
+    """Return the differences and W1 at the length of the latest."""
+    return (*differences, weight * (differences[0].norm() / weight.norm()))
+
+
+def _nearly(parts: Sequence[Tensor]) -> list[float]:
+    """Return the shares and c nearly, from few rows of the parts and several beginnings."""
+    count = len(parts) - 2
+    poles = combinations_with_replacement(POLES[count - 1], count)
+    starts = [(gamma,) for (gamma,) in poles] if count == 1 else [(a + b, -a * b) for a, b in poles]
+    return min((_least(parts, FEW, (*start, 0.0), STEP) for start in starts), key=lambda one: one[1])[0]
 
 
 def _least(
-    parts: Sequence[Tensor], most: int, start: tuple[float, float], step: tuple[float, float]
-) -> tuple[tuple[float, float], float]:
-    """Return gamma and c, as shares of the second and the third part, and the logarithm of the volume that they leave.
+    parts: Sequence[Tensor], most: int, start: Sequence[float], step: tuple[float, float]
+) -> tuple[list[float], float]:
+    """Return the shares of the parts behind the first that leave the least volume of it, and the volume's logarithm.
 
     Args:
-        parts: D_2, D_1 and W1 (h, d), the last at the length of the first.
+        parts: the differences and W1 (h, d), the last at the length of the first.
         most: rows that are taken, or columns if there are fewer of these.
-        start: gamma and c from which they are sought.
-        step: how far from there they are tried first.
+        start: the shares of the former differences and c from which they are sought.
+        step: how far from there these are tried first, and how far c is.
     """
     rows = [(one if one.shape[0] <= one.shape[1] else one.T)[:most] for one in parts]
     products = torch.stack([torch.stack([one @ other.T for other in rows]) for one in rows])
     least = torch.finfo(torch.float64).tiny
 
     def volume(shares: Sequence[float]) -> float:
-        weights = torch.tensor([1.0, -shares[0], -shares[1]]).to(products)
+        weights = torch.tensor([1.0, *(-share for share in shares)]).to(products)
         squares = torch.linalg.eigvalsh(torch.einsum("i,j,ijhk->hk", weights, weights, products))
         return float((squares / squares.sum()).clamp_min(least).log().sum())
 
-    gamma, decay = start
-    simplex = [start, (gamma + step[0] if gamma < 1 - step[0] else gamma - step[0], decay), (gamma, decay + step[1])]
+    bounds = (*BOUNDS[len(start) - 2], (-MOST_DECAY, MOST_DECAY))
+    simplex = [list(start)]
+    for k, (_, high) in enumerate(bounds):
+        size = step[1] if k == len(start) - 1 else step[0]
+        moved = start[k] + size if start[k] < high - size else start[k] - size
+        simplex.append([*start[:k], moved, *start[k + 1 :]])
     options = {"initial_simplex": simplex, "xatol": SHARPEST, "fatol": FLAT}
-    bounds = (0, 1), (-MOST_DECAY, MOST_DECAY)
     found = minimize(volume, start, method="Nelder-Mead", bounds=bounds, options=options)
-    return (float(found.x[0]), float(found.x[1])), float(found.fun)
+    return found.x.tolist(), float(found.fun)

@@ -1,7 +1,7 @@
 """The stretches of a training that an attack looks at: the weights at the beginning and at the end of each.
 
 Most have one: from the start to the release. Of several checkpoints each two that follow one another make a stretch, of
-several releases each three, or the only two. A stretch shows its own views of the images.
+several releases each three, or the only two, of averages each four. A stretch shows its own views of the images.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from attacks.context import AttackContext
 from attacks.knowledge import VictimView
 from attacks.unknown_start import NO_CHECKPOINTS, NO_MOMENTUM, NO_SNAPSHOTS
 from attacks.unknown_start.momentum import NO_MEAN, before_a_step
-from attacks.unknown_start.releases import without_momentum
+from attacks.unknown_start.releases import averaged, without_past
 from attacks.unknown_start.start import initial_weights
 from victims.equations.checkpoint import Checkpoint, summed_gradients
 
@@ -26,6 +26,10 @@ ALONG_MOMENTUM = "a step along the optimiser's momentum taken for the training"
 ALONG_SUM = "the sum of the gradients between two checkpoints taken for the training"
 BETWEEN = "what two releases differ by taken for the training"
 BETWEEN_THREE = "what three releases differ by taken for the training, of the first difference this share taken off"
+BETWEEN_AVERAGES = (
+    "what four averaged releases differ by taken for the training, of the second and the first difference these shares"
+    " taken off"
+)
 
 Start = Literal["known", "guess", "momentum", "snapshots", "checkpoints"]
 
@@ -52,7 +56,8 @@ def stretches(view: VictimView, ctx: AttackContext, start: Start, seeds: int) ->
         view: what the attack knows.
         ctx: for progress and budget.
         start: "momentum" takes a step before the end, along the optimiser's running mean; "snapshots" the former of two
-            weights on the way, or of each three a step before the last, along what they tell without the momentum;
+            weights on the way, or of each three a step before the last, along what they tell without the momentum, of
+            each four where they are averages;
             "checkpoints" a step before the second of two states, along the sum of the gradients between them; others
             are those of `initial_weights`.
         seeds: how many seeds are tried, from 0 on.
@@ -82,11 +87,14 @@ def _between_releases(releases: Sequence[dict[str, Tensor]]) -> tuple[Stretch, .
         raise ValueError(NO_SNAPSHOTS)
     if len(releases) == 2:
         return (Stretch(releases[0], releases[1], (BETWEEN,)),)
+    several = 4 if len(releases) > 3 and averaged(releases[-4:]) else 3
+    flag = BETWEEN_THREE if several == 3 else BETWEEN_AVERAGES
     found = []
-    for first, second, third in zip(releases, releases[1:], releases[2:], strict=False):
-        begun, gamma = without_momentum(first, second, third)
-        flag = f"{BETWEEN_THREE}: {gamma:.3f}" if begun else BETWEEN
-        found.append(Stretch(begun or second, third, (flag,)))
+    for end in range(several, len(releases) + 1):
+        few = releases[end - several : end]
+        begun, shares = without_past(few)
+        said = f"{flag}: {', '.join(f'{share:.3f}' for share in shares)}" if begun else BETWEEN
+        found.append(Stretch(begun or few[-2], few[-1], (said,)))
     return tuple(found)
 
 

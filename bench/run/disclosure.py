@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -205,7 +204,7 @@ def _facts(victim: Victim) -> Facts:
 def _releases(
     victim: Victim, weights: dict[str, Tensor], checkpoints: tuple[Checkpoint, ...]
 ) -> tuple[dict[str, Tensor], ...]:
-    """Return the weights at the last points of a training that are as many epochs apart, the release the last of them.
+    """Return the weights at the most points of a training that are as many epochs apart, the release among them.
 
     Where no weights were released on the way they are those of the checkpoints alone. Of a model of one's own they are
     all, for its owner says that they are evenly apart.
@@ -214,14 +213,19 @@ def _releases(
     if not isinstance(training, Ordinary):
         return (*victim.earlier, weights) if victim.earlier else ()
     if victim.earlier:
-        return (*victim.earlier, weights)[-evenly_spaced((*training.snapshots, training.epochs)) :]
-    return tuple(state.weights for state in checkpoints)[-evenly_spaced(training.checkpoints) :]
+        return (*victim.earlier, weights)[evenly_spaced((*training.snapshots, training.epochs))]
+    return tuple(state.weights for state in checkpoints)[evenly_spaced(training.checkpoints)]
 
 
-def evenly_spaced(epochs: Sequence[int]) -> int:
-    """Return how many of the last of two rising numbers or more are as far from one another as the last two."""
-    gaps = [after - before for before, after in pairwise(epochs)]
-    return 1 + next((count for count, gap in enumerate(reversed(gaps)) if gap != gaps[-1]), len(gaps))
+def evenly_spaced(epochs: Sequence[int]) -> slice:
+    """Return which of rising numbers follow one another at one distance: the most that do, the last of several."""
+    runs, begin = [(0, 0)], 0
+    for end in range(2, len(epochs) + 1):
+        if epochs[end - 1] - epochs[end - 2] != epochs[begin + 1] - epochs[begin]:
+            begin = end - 2
+        runs.append((end - begin, end))
+    length, end = max(runs)
+    return slice(end - length, end)
 
 
 def _informed_facts(victim: InformedVictim) -> Facts:

@@ -156,6 +156,10 @@ class Descent:
             else:
                 self.averaged[name] = value.clone()
 
+    def average(self) -> dict[str, Tensor]:
+        """Return a copy of the average so far, on the CPU; empty if the recipe has none."""
+        return {name: value.cpu().clone() for name, value in self.averaged.items()}
+
     def checkpoint(self) -> Checkpoint:
         """Return what the training goes on from, on the CPU; parameters by name, float32."""
         weights = {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}

@@ -87,7 +87,7 @@ def train_ordinary(
         if epoch in training.checkpoints:
             kept.update(under(f"{CHECKPOINT}{epoch}.", descent.checkpoint().packed()))
         if epoch in training.snapshots:
-            now = merged(model, start.state_dict())
+            now = descent.average() or merged(model, start.state_dict())
             kept.update(under(f"{SNAPSHOT}{epoch}.", now))
 
     descent.run(report, lambda: _offer(file, TUNING, descent, kept), keep)

@@ -59,7 +59,7 @@ class Ordinary(Recipe):
         lora_rank: train B_l A_l of this rank r beside each frozen W_l (Hu et al. 2022, LoRA); what is released is
             W_l + B_l A_l. A_l (r, h_{l-1}) starts as torch starts a layer, B_l (h_l, r) at zero, and the biases stay.
             None to train the weights themselves.
-        snapshots: epochs, rising, after which weights are released besides those at the end.
+        snapshots: epochs, rising, after which weights are released besides those at the end, averages too if it averages.
         momentum_released: whether the optimiser's running mean of the gradients is released with the weights, as in a
             checkpoint from which training goes on: SGD's momentum (Polyak 1964), Adam's first moment (Kingma and Ba
             2015, Algorithm 1).
@@ -108,8 +108,6 @@ class Ordinary(Recipe):
             raise ValueError("its private training takes all records in every batch: leave out the sampling_rate")
         if self.privacy is not None and (self.last_layers is not None or self.lora_rank is not None):
             raise ValueError("private training is that of all layers: set neither last_layers nor lora_rank")
-        if self.snapshots and self.average is not None:
-            raise ValueError("snapshots are of the weights and not of their average: set snapshots or average")
         if self.lora_rank is not None and self.average is not None:
             raise ValueError("of a low-rank update two factors are trained, not the weights: set lora_rank or average")
         if self.momentum_released and self.optimiser == "sgd" and not self.momentum:

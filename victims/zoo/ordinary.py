@@ -11,7 +11,7 @@ these activations, `ln` layer normalisation before them, `width1000` 1,000 hidde
 `ema`, a moving average of the weights, is released; a `recipe` has all of these but dropout and what mixes images, for
 as many `epochs` as its name says; with `state` the optimiser's state is released too, with `checkpoints` all that the
 training went on from halfway and an epoch later, or as many epochs later as its name says, with `5checkpoints` after
-each of four epochs. Without `c10` they are the binary problems of Haim et al. 2022.
+each of four epochs, and with `5releases` the averages alone then. Without `c10` they are the binary problems of Haim et al. 2022.
 """
 
 from __future__ import annotations
@@ -127,6 +127,15 @@ def _with_checkpoints(usual: VictimSpec, apart: int = 1, count: int = 2) -> Vict
     return usual.model_copy(update={"name": f"{usual.name}-{suffix}", "training": training})
 
 
+def _with_releases(usual: VictimSpec, count: int) -> VictimSpec:
+    """Return a victim that is released after halfway and each next epoch too, as its recipe has it: averages if any."""
+    training = usual.training
+    assert isinstance(training, Ordinary)
+    halfway = training.epochs // 2
+    training = training.model_copy(update={"snapshots": tuple(range(halfway, halfway + count))})
+    return usual.model_copy(update={"name": f"{usual.name}-{count}releases", "training": training})
+
+
 def _smooth(dataset: str, n: int, variant: str, activation: Literal["gelu", "tanh"], ln: bool = False) -> VictimSpec:
     """Return a victim of two hidden layers with an activation other than the ReLU."""
     usual = _mlp(dataset, n, variant)
@@ -226,4 +235,5 @@ VICTIMS = (
         )
     ),
     _with_state(_wide(_pooled(_deep("cifar", 2500, "adamw-flips-crops")), 1000)),
+    *(_with_releases(_mlp("cifar", 100, f"{kind}-recipe"), 5) for kind in ("adamw", "sgd-lr5e-3")),
 )

@@ -131,8 +131,12 @@ def test_releases_of_the_weights_show_images_without_a_state(
     assert int((cosines(victim, found.candidates) > 0.9).sum()) >= least
 
 
-def test_releases_that_are_not_as_far_apart_as_the_last_two_are_not_told() -> None:
-    assert [evenly_spaced(epochs) for epochs in ((1, 3, 10), (36, 38, 40), (1, 20, 30, 40), (2, 3))] == [2, 3, 3, 2]
+def test_the_most_releases_at_one_distance_are_told() -> None:
+    for epochs, count in (((1, 3, 10), 2), ((36, 38, 40), 3), ((1, 20, 30, 40), 3), ((2, 3), 2)):
+        assert epochs[evenly_spaced(epochs)] == epochs[-count:]
+    midway = (150, 151, 152, 300)
+    assert midway[evenly_spaced(midway)] == (150, 151, 152)
+    assert not ()[evenly_spaced(())]
     victim = victim_of(released(checkpoints=(), snapshots=(3, 20, 30)))
     told = view_of(victim, frozenset({Knowledge.SNAPSHOTS}), CPU).snapshots
     assert len(told) == 3
