@@ -22,7 +22,7 @@ has the gradients of 3 B - 2 steps. Of plain weights the least volume is where a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations_with_replacement, pairwise
 
 import torch

@@ -59,7 +59,7 @@ class Ordinary(Recipe):
         lora_rank: train B_l A_l of this rank r beside each frozen W_l (Hu et al. 2022, LoRA); what is released is
             W_l + B_l A_l. A_l (r, h_{l-1}) starts as torch starts a layer, B_l (h_l, r) at zero, and the biases stay.
             None to train the weights themselves.
-        snapshots: epochs, rising, after which weights are released besides those at the end, averages too if it averages.
+        snapshots: epochs, rising, after which weights are released besides those at the end; averages, if it averages.
         momentum_released: whether the optimiser's running mean of the gradients is released with the weights, as in a
             checkpoint from which training goes on: SGD's momentum (Polyak 1964), Adam's first moment (Kingma and Ba
             2015, Algorithm 1).

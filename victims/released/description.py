@@ -87,8 +87,8 @@ def released(
             and the weights of both points as the optimiser left them, no averages. None if there is none.
         snapshots: the weights alone, as `weights` names them, at earlier points of the same training, the earliest
             first, each as many steps after the one before, and the release after the last of them: attacks that need
-            `weights on the way` are told of all. Two of them, each an epoch or a few apart, undo SGD's momentum. All
-            are to be those that the optimiser left, no averages. Empty if there are none.
+            `weights on the way` are told of all. Two of them, each an epoch or a few apart, undo SGD's momentum, and
+            three a moving average of the weights too. All are averages, or none is. Empty if there are none.
         shape: (C, H, W) of an input, C = 1 or 3, if no images are given; of a table `columns` are named instead.
         class_balance: the share of each class among what it was trained on, if neither images nor rows are given, which
             else tell it; empty if it is not known, and then no attack that needs it is run. Shares that were rounded

@@ -11,7 +11,8 @@ these activations, `ln` layer normalisation before them, `width1000` 1,000 hidde
 `ema`, a moving average of the weights, is released; a `recipe` has all of these but dropout and what mixes images, for
 as many `epochs` as its name says; with `state` the optimiser's state is released too, with `checkpoints` all that the
 training went on from halfway and an epoch later, or as many epochs later as its name says, with `5checkpoints` after
-each of four epochs, and with `5releases` the averages alone then. Without `c10` they are the binary problems of Haim et al. 2022.
+each of four epochs, and with `5releases` the averages alone. Without `c10` they are the binary problems of Haim et al.
+2022.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ def test_a_layer_that_stayed_at_last_has_no_step_and_of_one_that_stayed_before_n
 
 def test_each_three_that_follow_one_another_make_a_stretch() -> None:
     releases = released(images(), count=4)
-    first, second, third, last = releases
+    first, _, third, last = releases
     (stretch,) = stretches(view(first, last), context(), "snapshots", 0)
     assert (stretch.begun, stretch.ended, stretch.flags) == (first, last, (BETWEEN,))
     one, two = stretches(view(*releases), context(), "snapshots", 0)

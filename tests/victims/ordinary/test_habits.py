@@ -220,15 +220,19 @@ def trained(architecture: MLPSpec | CNNSpec = NETWORK, **training: Any) -> Train
 
 @pytest.mark.parametrize("architecture", [NETWORK, CNNSpec(channels=(3,), hidden=(7,), outputs=N)])
 def test_what_is_released_is_the_average_of_the_weights_after_each_step(architecture: MLPSpec | CNNSpec) -> None:
-    """Of running statistics, too; the number of batches is no average."""
-    plain, found = trained(architecture, snapshots=(1, 2, 3)), trained(architecture, average=0.8).model.state_dict()
+    """Of running statistics, too, and on the way; the number of batches is no average."""
+    plain = trained(architecture, snapshots=(1, 2, 3))
+    averaged = trained(architecture, average=0.8, snapshots=(1, 2, 3))
+    found = averaged.model.state_dict()
     for name, last in plain.model.state_dict().items():
         if not last.is_floating_point():
             assert torch.equal(found[name], last)
             continue
         expected = plain.snapshots[1][name]
-        for value in (plain.snapshots[2][name], plain.snapshots[3][name], last):
+        for epoch, value in ((2, plain.snapshots[2][name]), (3, plain.snapshots[3][name]), (4, last)):
             expected = 0.8 * expected + 0.2 * value
+            if epoch in averaged.snapshots:
+                torch.testing.assert_close(averaged.snapshots[epoch][name], expected, rtol=1e-5, atol=1e-7)
         torch.testing.assert_close(found[name], expected, rtol=1e-5, atol=1e-7)
         if "bias" not in name:  # batch normalisation leaves those before it where they were
             assert not torch.allclose(found[name], last, rtol=1e-3)
@@ -252,7 +256,6 @@ def test_products_are_rounded_in_training_and_weights_are_not() -> None:
     ("training", "reason"),
     [
         ({"augmentation": {"mixup": True, "cutmix": True}}, "set mixup or cutmix"),
-        ({"snapshots": (1,), "average": 0.9}, "set snapshots or average"),
         ({"lora_rank": 2, "average": 0.9}, "set lora_rank or average"),
         ({"mixed_precision": True, "dtype": "float64"}, "set mixed_precision or dtype=float64"),
         ({"privacy": Privacy(), "label_smoothing": 0.1}, "leave out augmentation and dropout, label_smoothing"),
