@@ -64,6 +64,7 @@ class ImageSearch:
         self.front, self.shape, self.params, self.parts = front, shape, params, parts
         self.space = CosineSpace.of(shape, like)
         self.amplitudes = self.space.amplitudes(1.0)
+        self.smoothness = params.smoothness_behind(front.pools)
 
     def images_of(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Return images (r, C, H, W) whose features point in given directions (r, f), and the cosines (r,) of both."""
@@ -145,7 +146,7 @@ class ImageSearch:
             descent.zero_grad()
             images = self._images(coordinates)
             one = cost(images, step)
-            rough = self.params.smoothness * coordinates.square().mean(1).sum()
+            rough = self.smoothness * coordinates.square().mean(1).sum()
             (one + self.params.total_variation * relative_variation(images).sum() + rough).backward()
             descent.step()
             step += 1

@@ -12,6 +12,8 @@ from victims.frozen_model import omitted_if_default
 
 FEW_STEPS = ("momentum", "snapshots", "checkpoints")
 """Starts that stand for the last steps alone: most are a step before the end, where no network of the training was."""
+POOLED = 0.5
+"""Price of smoothness behind pooling, which hides from the features where in its fields the pixels are."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,8 @@ class CocktailPartyFeaturesParams(AttackParams):
         total_variation: what an image pays there for its total variation, relative to its size
             (`attacks.optimisation.variation`).
         smoothness: price there of an image's mean squared coordinate on cosines, in units of the amplitudes of natural
-            images, which decides what few or narrow filters do not see.
+            images, which decides what few or narrow filters do not see. None takes `POOLED` where the start stands for
+            the last steps alone and the front pools, and else 0.
         crops: most black pixels that random crops added on a side, by which candidates are moved back; 0 moves none.
         flips: whether the mirror image of each candidate is returned too.
         lora: as for `cocktail-party`, of a low-rank update beside the layer right behind the convolutions.
@@ -162,7 +165,7 @@ class CocktailPartyFeaturesParams(AttackParams):
     image_steps: PositiveInt = 200
     lr: PositiveFloat = 0.3
     total_variation: NonNegativeFloat = 0.05
-    smoothness: Annotated[NonNegativeFloat, omitted_if_default(0.0)] = 0.0
+    smoothness: Annotated[NonNegativeFloat | None, omitted_if_default(None)] = None
     crops: Annotated[NonNegativeInt, omitted_if_default(0)] = 0
     flips: Annotated[bool, omitted_if_default(False)] = False
     lora: Annotated[bool, omitted_if_default(False)] = False
@@ -178,6 +181,12 @@ class CocktailPartyFeaturesParams(AttackParams):
     def _is_beside_a_known_layer(self) -> CocktailPartyFeaturesParams:
         _require_known(self.lora, self.start)
         return self
+
+    def smoothness_behind(self, pools: bool) -> float:
+        """Return the price of coordinates on cosines, by whether the front pools."""
+        if self.smoothness is not None:
+            return self.smoothness
+        return POOLED if pools and self.start in FEW_STEPS else 0.0
 
     @property
     def errors_at(self) -> tuple[float, ...]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from victims.equations.network import Network, layer_weights
 
@@ -66,6 +66,16 @@ class FeatureExtractor:
         found = self._maps(torch.zeros(1, *shape).to(like)).shape[1:]
         channels, height, width = found if len(found) == len(shape) else (found.numel(), 1, 1)
         return channels, height, width
+
+    @property
+    def pools(self) -> bool:
+        """Whether the front pools, by a module or by a function in a graph of torch.fx."""
+        before = getattr(self.network, "front", None)
+        if before is None:
+            return False
+        called = before.graph.nodes if isinstance(before, fx.GraphModule) else ()
+        names = (*(type(one).__name__ for one in before.modules()), *(node.name for node in called))
+        return any("pool" in name.lower() for name in names)
 
     def _maps(self, images: Tensor) -> Tensor:
         """Return the features as the front makes them: feature maps (m, C', H', W'), or rows (m, f)."""
