@@ -227,14 +227,7 @@ VICTIMS = (
         )
     ),
     *(_with_checkpoints(_cnn("cifar", 100, f"{kind}-recipe"), 4) for kind in ("adamw", "sgd-lr5e-3")),
-    *(
-        _with_checkpoints(usual, count=5)
-        for kind in ("adamw", "sgd-lr5e-3")
-        for usual in (
-            _pooled(_deep("cifar", 100, f"{kind}-recipe")),
-            _wide(_cnn("cifar", 500, f"{kind}-recipe"), 1000),
-        )
-    ),
+    _with_checkpoints(_pooled(_deep("cifar", 100, "sgd-lr5e-3-recipe")), count=5),
     _with_state(_wide(_pooled(_deep("cifar", 2500, "adamw-flips-crops")), 1000)),
     *(_with_releases(_mlp("cifar", 100, f"{kind}-recipe"), 5) for kind in ("adamw", "sgd-lr5e-3")),
 )
