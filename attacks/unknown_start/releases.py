@@ -17,12 +17,12 @@ What is released may be the exponential moving average of the weights, of decay 
 
     D_3 - (alpha + gamma) D_2 + alpha gamma D_1,    alpha = a^B,
 
-has the gradients of 3 B - 2 steps. Of plain weights the least volume is where alpha is 0: that tells averages.
+has the gradients of 3 B - 2 steps. Of plain weights the least volume is where alpha is 0, which tells averages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations_with_replacement, pairwise
 
 import torch
@@ -39,7 +39,7 @@ FEW = 256
 POLES = (0.0, 0.25, 0.5, 0.75, 0.95), (0.0, 0.5, 0.9)
 """Values of gamma from which the share of one difference is sought, and of alpha and gamma from which two are."""
 BOUNDS = ((0.0, 1.0),), ((0.0, 2.0), (-1.0, 0.0))
-"""Of the share of one difference, and of those of two."""
+"""Of the share of one difference, and of those of two; alpha and gamma are in those of one."""
 MOST_DECAY = 2.0
 """The largest c, in units of the length of the last difference over that of W1."""
 STEP, NARROW = (0.05, 0.02), (1e-3, 1e-3)
@@ -55,9 +55,11 @@ Weights = dict[str, Tensor]
 
 
 def averaged(releases: Sequence[Weights]) -> bool:
-    """Return whether four releases, as many steps apart, are averages of the weights.
+    """Return whether four releases, as many steps apart, are averages of the weights: they then remember twice.
 
-    They then remember twice. An average that forgets, as momentum does, before the next release is none here.
+    alpha and gamma are sought in [0, 1], for what remembers nothing may add up its rounding with signs of its own. An
+    average that forgets, as momentum does, before the next release is none here. The weights tell it where every step
+    saw new views of images, fewer than there are neurons, and where gradients are not small beside weight decay.
 
     Args:
         releases: the weights by parameter name, in their order.
@@ -68,8 +70,12 @@ def averaged(releases: Sequence[Weights]) -> bool:
     differences = _differences(releases, name)
     if not all(one.any() for one in differences):
         return False
-    _, second, _ = _nearly(_parts(differences, releases[-1][name].double()))
-    return -second > REMEMBERED
+    parts = _parts(differences, releases[-1][name].double())
+    starts = ((*poles, 0.0) for poles in combinations_with_replacement(POLES[1], 2))
+    found = min((_least(parts, FEW, start, STEP, _of_poles) for start in starts), key=lambda one: one[1])[0]
+    if found[0] * found[1] > REMEMBERED:  # where there are more views than these rows, more rows may deny it
+        found = _least(parts, NEURONS, found, NARROW, _of_poles)[0]
+    return found[0] * found[1] > REMEMBERED
 
 
 def without_past(releases: Sequence[Weights]) -> tuple[Weights | None, tuple[float, ...]]:
@@ -125,31 +131,46 @@ def _nearly(parts: Sequence[Tensor]) -> list[float]:
     """Return the shares and c nearly, from few rows of the parts and several beginnings."""
     count = len(parts) - 2
     poles = combinations_with_replacement(POLES[count - 1], count)
-    starts = [(gamma,) for (gamma,) in poles] if count == 1 else [(a + b, -a * b) for a, b in poles]
-    return min((_least(parts, FEW, (*start, 0.0), STEP) for start in starts), key=lambda one: one[1])[0]
+    starts = [_of_poles((*each, 0.0)) if count == 2 else (*each, 0.0) for each in poles]
+    return min((_least(parts, FEW, start, STEP) for start in starts), key=lambda one: one[1])[0]
+
+
+def _of_poles(sought: Sequence[float]) -> tuple[float, float, float]:
+    """Return the shares of two differences, and c, of alpha, gamma and c."""
+    alpha, gamma, decay = sought
+    return alpha + gamma, -alpha * gamma, decay
 
 
 def _least(
-    parts: Sequence[Tensor], most: int, start: Sequence[float], step: tuple[float, float]
+    parts: Sequence[Tensor],
+    most: int,
+    start: Sequence[float],
+    step: tuple[float, float],
+    of_poles: Callable[[Sequence[float]], Sequence[float]] | None = None,
 ) -> tuple[list[float], float]:
     """Return the shares of the parts behind the first that leave the least volume of it, and the volume's logarithm.
+
+    With `of_poles` it is not the shares that are sought and returned, but what this maps to them.
 
     Args:
         parts: the differences and W1 (h, d), the last at the length of the first.
         most: rows that are taken, or columns if there are fewer of these.
         start: the shares of the former differences and c from which they are sought.
         step: how far from there these are tried first, and how far c is.
+        of_poles: from alpha, gamma and c, each of the former two in [0, 1], to the shares and c.
     """
     rows = [(one if one.shape[0] <= one.shape[1] else one.T)[:most] for one in parts]
     products = torch.stack([torch.stack([one @ other.T for other in rows]) for one in rows])
     least = torch.finfo(torch.float64).tiny
 
     def volume(shares: Sequence[float]) -> float:
+        shares = shares if of_poles is None else of_poles(shares)
         weights = torch.tensor([1.0, *(-share for share in shares)]).to(products)
         squares = torch.linalg.eigvalsh(torch.einsum("i,j,ijhk->hk", weights, weights, products))
         return float((squares / squares.sum()).clamp_min(least).log().sum())
 
-    bounds = (*BOUNDS[len(start) - 2], (-MOST_DECAY, MOST_DECAY))
+    own = BOUNDS[len(start) - 2] if of_poles is None else 2 * BOUNDS[0]
+    bounds = (*own, (-MOST_DECAY, MOST_DECAY))
     simplex = [list(start)]
     for k, (_, high) in enumerate(bounds):
         size = step[1] if k == len(start) - 1 else step[0]

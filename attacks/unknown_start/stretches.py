@@ -56,10 +56,9 @@ def stretches(view: VictimView, ctx: AttackContext, start: Start, seeds: int) ->
         view: what the attack knows.
         ctx: for progress and budget.
         start: "momentum" takes a step before the end, along the optimiser's running mean; "snapshots" the former of two
-            weights on the way, or of each three a step before the last, along what they tell without the momentum, of
-            each four where they are averages;
-            "checkpoints" a step before the second of two states, along the sum of the gradients between them; others
-            are those of `initial_weights`.
+            weights on the way, or of each three, of averages each four, a step before the last, along what they tell
+            without the past; "checkpoints" a step before the second of two states, along the sum of the gradients
+            between them; others are those of `initial_weights`.
         seeds: how many seeds are tried, from 0 on.
 
     Raises:

@@ -204,21 +204,24 @@ def _facts(victim: Victim) -> Facts:
 def _releases(
     victim: Victim, weights: dict[str, Tensor], checkpoints: tuple[Checkpoint, ...]
 ) -> tuple[dict[str, Tensor], ...]:
-    """Return the weights at the most points of a training that are as many epochs apart, the release among them.
+    """Return the weights at the most points of a training that are as many epochs apart, the last of several such.
 
-    Where no weights were released on the way they are those of the checkpoints alone. Of a model of one's own they are
-    all, for its owner says that they are evenly apart.
+    A training that was stopped early shows the release and the one before alone. Where no weights were released on
+    the way they are those of the checkpoints alone. Of a model of one's own they are all, for its owner says that
+    they are evenly apart.
     """
     training = victim.spec.training
     if not isinstance(training, Ordinary):
         return (*victim.earlier, weights) if victim.earlier else ()
+    if len(victim.earlier) < len(training.snapshots):
+        return (*victim.earlier[-1:], weights) if victim.earlier else ()
     if victim.earlier:
         return (*victim.earlier, weights)[evenly_spaced((*training.snapshots, training.epochs))]
     return tuple(state.weights for state in checkpoints)[evenly_spaced(training.checkpoints)]
 
 
 def evenly_spaced(epochs: Sequence[int]) -> slice:
-    """Return which of rising numbers follow one another at one distance: the most that do, the last of several."""
+    """Return which of rising numbers follow one another at one distance: the most, the last of several; none of one."""
     runs, begin = [(0, 0)], 0
     for end in range(2, len(epochs) + 1):
         if epochs[end - 1] - epochs[end - 2] != epochs[begin + 1] - epochs[begin]:

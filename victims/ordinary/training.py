@@ -29,7 +29,7 @@ class Trained:
     Attributes:
         start: the network that it started from.
         model: the network at its end.
-        snapshots: by epoch, the state of the network after it.
+        snapshots: by epoch, the state of the network after it, or its average if the recipe has one.
         momentum: the optimiser's running mean of the gradients by parameter name; empty if it is not released.
         checkpoints: by epoch, what the training goes on from after it.
     """

@@ -142,6 +142,9 @@ def test_the_most_releases_at_one_distance_are_told() -> None:
     assert len(told) == 3
     for weights, one in zip(told, (*victim.earlier[1:], victim.model.state_dict()), strict=True):
         assert torch.equal(weights["layers.0.weight"], one["layers.0.weight"])
+    stopped = view_of(replace(victim, earlier=victim.earlier[:2]), frozenset({Knowledge.SNAPSHOTS}), CPU).snapshots
+    for weights, one in zip(stopped, (victim.earlier[1], victim.model.state_dict()), strict=True):
+        assert torch.equal(weights["layers.0.weight"], one["layers.0.weight"])
 
 
 @pytest.mark.parametrize("kind", [CocktailParty, CocktailPartyFeatures])

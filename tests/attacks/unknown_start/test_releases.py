@@ -164,10 +164,34 @@ def test_of_five_averages_each_four_make_a_stretch() -> None:
         assert found.flags[0].startswith(BETWEEN_AVERAGES)
 
 
-@pytest.mark.parametrize(("beta", "average", "twice"), [(0.8, 0.9, True), (0.8, 0.0, False), (0.0, 0.9, False)])
+def test_the_last_four_tell_whether_all_are_averages() -> None:
+    _, second, *rest = released(images(), count=5, average=0.9)
+    found = stretches(view(second, second, *rest), context(), "snapshots", 0)
+    assert [one.flags[0].startswith(BETWEEN_AVERAGES) for one in found] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("beta", "average", "twice"),
+    [(0.8, 0.9, True), (0.9, 0.5, True), (0.5, 0.75, False), (0.8, 0.0, False), (0.0, 0.9, False)],
+)
 def test_what_remembers_once_is_no_average_of_what_remembers(beta: float, average: float, twice: bool) -> None:
-    """Averages of weights that descend without momentum are told from three, as momentum is."""
+    """Averages of weights that descend without momentum are told from three, as momentum is.
+
+    alpha times gamma is .041 of the second pair, and .0198 of the third, which forgets nearly all.
+    """
     assert averaged(released(images(), beta, count=4, average=average)) == twice
+
+
+@pytest.mark.parametrize(("decay", "size"), [(1e-3, 1.0), (1e-3, 0.1), (1e-2, 1.0), (1e-2, 0.1), (0.1, 1.0)])
+def test_plain_weights_that_decay_are_no_averages(decay: float, size: float) -> None:
+    assert not averaged(released(images(), decay=decay, size=size, count=4))
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.8, 0.9])
+@pytest.mark.parametrize("count", [1, 5, 10])
+def test_plain_weights_that_few_images_moved_are_no_averages(count: int, beta: float) -> None:
+    """Beside their span there is rounding alone, which adds up to less where two differences are added."""
+    assert not averaged(released(images(count).repeat(40 // count, 1), beta, count=4))
 
 
 def test_of_releases_that_stayed_once_or_have_no_such_layer_three_are_taken() -> None:
